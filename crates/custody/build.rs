@@ -1,10 +1,10 @@
-//! Builds the keeper, a program of its own from std alone, so that the library can carry it as bytes.
+//! Builds the keeper, a separate program that uses only std, so that the library can embed it as bytes.
 //!
-//! The keeper is not a crate of its own: users add one dependency and install nothing else, and the host's image, however
-//! large, is not loaded a second time.
+//! The keeper is not a separate crate: users add one dependency and install nothing else, and a large host program is
+//! not loaded a second time.
 //!
-//! There are two keepers: one for Linux, and a portable one for other Unixes. `--cfg snakepit_portable` chooses the portable one
-//! on Linux, too, so that it can be tested there. The library's own code asks for `cfg(portable)`.
+//! There are two keepers: one for Linux, and a portable one for other Unixes. `--cfg snakepit_portable` selects the
+//! portable one on Linux, too, so that it can be tested there. The library's own code checks `cfg(portable)`.
 
 #[path = "src/process/digest.rs"]
 mod digest;
@@ -23,7 +23,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=SNAKEPIT_CHECK_ONLY");
     println!("cargo::rustc-check-cfg=cfg(portable)");
     if let Some(sentence) = unsupported() {
-        // Said here, before hundreds of errors about missing system calls.
+        // Reported here, before hundreds of errors about missing system calls.
         println!("cargo::error={sentence}");
         return;
     }
@@ -33,8 +33,11 @@ fn main() {
     }
     let out = PathBuf::from(var("OUT_DIR")).join("snakepit-keeper");
     if env::var_os("SNAKEPIT_CHECK_ONLY").is_some() {
-        // `cargo check` for a system whose linker is missing: the result must not be run.
-        assert!(env::var("PROFILE").is_ok_and(|profile| profile == "debug"), "a check is no release");
+        // For `cargo check` on a system whose linker is missing. The result must not be run.
+        assert!(
+            env::var("PROFILE").is_ok_and(|profile| profile == "debug"),
+            "a check must not be a release build"
+        );
         std::fs::write(&out, b"").unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
     } else {
         build_somehow(keeper, &out);
@@ -44,15 +47,15 @@ fn main() {
     println!("cargo::rustc-env=SNAKEPIT_KEEPER_HASH={:016x}", digest::fnv1a(program));
 }
 
-/// Why the library cannot be built for the target, if it cannot.
+/// Returns why the library cannot be built for the target, or `None` if it can.
 fn unsupported() -> Option<&'static str> {
     match var("CARGO_CFG_TARGET_OS").as_str() {
         "linux" | "macos" | "freebsd" => None,
-        "windows" => Some(
-            "snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported",
-        ),
+        "windows" => {
+            Some("snakepit relies on Unix process groups, sessions and pidfds; Windows is not supported")
+        }
         _ => Some(
-            "snakepit knows Linux, macOS and FreeBSD; for another Unix, src/portable/numbers.rs and process_state.rs need its numbers",
+            "snakepit supports Linux, macOS and FreeBSD; to support another Unix, add its numbers to src/portable/numbers.rs and process_state.rs",
         ),
     }
 }
@@ -83,7 +86,7 @@ fn build_somehow(keeper: KeeperKind, out: &Path) {
         if build(keeper, out, Linking::Static).status.success() {
             return;
         }
-        // Without a static C library, a dynamic keeper does the same with more memory.
+        // Without a static C library, a dynamically linked keeper does the same with more memory.
         println!(
             "cargo::warning=the keeper is linked dynamically; a static libc makes it smaller and faster"
         );
@@ -103,7 +106,7 @@ enum Linking {
     Dynamic,
 }
 
-#[expect(clippy::disallowed_methods, reason = "a build has no run that could keep the compiler")]
+#[expect(clippy::disallowed_methods, reason = "a build script has no run that could start the compiler")]
 fn build(keeper: KeeperKind, out: &Path, linking: Linking) -> Output {
     let mut rustc = Command::new(var("RUSTC"));
     rustc

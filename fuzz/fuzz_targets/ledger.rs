@@ -1,4 +1,4 @@
-//! The ledger of a run, as a disk gives it back: any bytes at all, and slots whose checksum is right.
+//! The ledger of a run as it is read from a disk: arbitrary bytes, and slots with a correct checksum.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ use ledger::contents::LedgerContents;
 use ledger::record::{Record, SLOT};
 
 fuzz_target!(|data: &[u8]| {
-    // By chance no checksum is ever right, so one half of the inputs gets right ones.
+    // A random checksum is never correct, so half of the inputs get correct ones.
     let mut bytes = data.to_vec();
     if data.first().is_some_and(|byte| byte % 2 == 0) {
         for slot in bytes.as_chunks_mut::<SLOT>().0 {
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Every slot is either a record or damaged, and nothing is counted twice.
+/// Asserts that every slot is either a record or damaged, and that nothing is counted twice.
 fn read_whole(bytes: &[u8]) {
     let contents = LedgerContents::parse(bytes);
     assert_eq!(contents.slots * SLOT as u64 + contents.torn, bytes.len() as u64);
@@ -41,13 +41,13 @@ fn read_whole(bytes: &[u8]) {
     assert_eq!(contents.any_record().is_none(), kept == 0, "what is kept is found");
 }
 
-/// CRC-32 as zlib has it.
+/// Computes CRC-32 as in zlib.
 fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
         let mut index = 0;
         while index < 2048 {
-            // Eight steps for each byte.
+            // Eight steps per byte.
             let at = index / 8;
             let before: u32 = if index % 8 == 0 { at as u32 } else { table[at] };
             table[at] = (before >> 1) ^ (0xEDB8_8320 & (before & 1).wrapping_neg());

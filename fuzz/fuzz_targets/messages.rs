@@ -1,4 +1,4 @@
-//! What keeper, shim and host say to each other while workers live.
+//! The messages between keeper, shim and host while workers live.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ mod wire;
 use messages::{FromShim, ToShim};
 use wire::{SpawnAnswer, ToHost};
 
-/// What is read is written and read back as the same.
+/// Asserts that a decoded message is unchanged after it is encoded and decoded again.
 macro_rules! round_trip {
     ($data:expr, $($message:ty),+) => { $(
         if let Some(message) = <$message>::decode($data) {

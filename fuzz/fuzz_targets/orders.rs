@@ -1,4 +1,4 @@
-//! What the host sends to its keeper, and what a process at the gate is to become.
+//! The orders from the host to its keeper, and the launch orders for a process at the gate.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(again.encode(), written);
     }
     if let Some(orders) = LaunchOrders::decode(data) {
-        // As the process at the gate reads them: no string goes past its end.
+        // Reads the strings like the process at the gate. No string goes past its end.
         for strings in [&orders.program, &orders.argv, &orders.envp, &orders.cwd] {
             let length: usize = strings.iter().map(|string| string.to_bytes_with_nul().len()).sum();
             assert!(length <= data.len());

@@ -1,4 +1,4 @@
-//! The line by which a worker says that it is ready.
+//! The line with which a worker reports that it is ready.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

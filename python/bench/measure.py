@@ -1,8 +1,8 @@
-"""What one worker does per second, seen by a host that does nearly nothing.
+"""What one worker achieves per second, seen by a host that does nearly nothing.
 
     python python/bench/measure.py [echo] [pipeline] [stream] [bodies] [start]
 
-The floor of `echo` is a raw blocking loop that sends back what it reads.
+The floor of `echo` is a raw blocking loop that returns what it reads.
 """
 
 import os
@@ -112,7 +112,7 @@ def stream(worker, items=1000000):
 
 def bodies(worker, rounds=300):
     body = b"x" * (1 << 20)
-    # A body two levels down, as a host sends it.
+    # A body two levels down, in the form in which a host sends it.
     head = b"\x93\xa4echo\x91\xd7\x05" + struct.pack("<II", 0, len(body)) + b"\xc0"
     payload = struct.pack("<I", len(head)) + head + body
     request = HEADER.pack(len(payload), 1, 3, 1, 1) + payload
@@ -131,7 +131,7 @@ def bodies(worker, rounds=300):
 
 
 def start(rounds=30):
-    """With compiled files, as after the first start; a Python that does nothing is the floor."""
+    """With compiled files, as after the first start. A Python that does nothing is the floor."""
     times, plain = [], []
     with tempfile.TemporaryDirectory() as cache:
         environment = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": cache}

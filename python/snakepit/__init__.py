@@ -1,4 +1,4 @@
-"""Workers for Snakepit: functions that a host calls in a process of their own.
+"""Workers for Snakepit: functions that a host calls in a separate process.
 
     import snakepit
 

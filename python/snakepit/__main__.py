@@ -2,7 +2,7 @@
 
 import sys
 
-# Before anything that an older one could not even read.
+# First of all, because an older version could not even parse the rest.
 if sys.version_info < (3, 9):
     sys.exit(
         "snakepit: a worker needs Python 3.9 or newer, and %s is %d.%d: name another one with `python`"
@@ -10,15 +10,16 @@ if sys.version_info < (3, 9):
     )
 
 if not __package__:
-    # Run as a file: its directory would shadow modules of the standard library, and is not where the package is.
+    # Run as a file: its directory would shadow modules of the standard library, and it is not the directory of the
+    # package.
     import os
 
     _here = os.path.dirname(os.path.abspath(__file__))
     if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(_here):
         del sys.path[0]
     sys.path.insert(0, os.path.dirname(_here))
-    # Without its compiled files every start would take twice as long. Where the engine has put this package is its own
-    # place: PYTHONDONTWRITEBYTECODE, which containers like to set, is for the files of the worker.
+    # Without its compiled files, every start would take twice as long. The engine has put this package into a directory
+    # of its own, so PYTHONDONTWRITEBYTECODE, which containers often set, only applies to the files of the worker.
     if sys.dont_write_bytecode and not os.path.exists(f"{_here}/__pycache__/{sys.implementation.cache_tag}.all"):
         from _frozen_importlib_external import SourceFileLoader
 
@@ -30,7 +31,7 @@ if not __package__:
         sys.dont_write_bytecode = True
         try:
             open(f"{_here}/__pycache__/{sys.implementation.cache_tag}.all", "x").close()
-        except OSError:  # it cannot be written to, or another worker was faster
+        except OSError:  # the directory is read-only, or another worker was faster
             pass
 
 from snakepit.worker import main

@@ -1,9 +1,10 @@
-"""The codec over msgspec: the results of `values.py` and `encode.py`, faster.
+"""The codec on top of msgspec: the same results as `values.py` and `encode.py`, but faster.
 
-Owns the proof that msgspec may be asked at all. Writing: a value goes to msgspec only if it consists of exact builtin
-types alone, which both codecs write alike; everything else, and everything that msgspec refuses, goes to `encode.py`.
-Reading: msgspec reads what it accepts, extension types through our own reader; everything that it refuses, and
-everything that may be nested too deep, goes to `values.py`. So each value has one meaning, whoever codes it.
+Owns the decision whether msgspec may handle a value. Writing: msgspec gets a value only if it consists entirely of
+exact builtin types, which both codecs write alike. Everything else, and everything that msgspec refuses, goes to
+`encode.py`. Reading: msgspec reads what it accepts, and extension types through our own reader. Everything that it
+refuses, and everything that may be nested too deeply, goes to `values.py`. So a value has one meaning, whichever codec
+handles it.
 """
 
 from gc import get_referents
@@ -23,26 +24,27 @@ if TYPE_CHECKING:
 
 _encode = Encoder().encode
 _decode = Decoder(ext_hook=extension).decode
-# For the arrays of small frames: too few bytes to be nested too deep.
+# For the arrays of small frames, which have too few bytes to be nested too deeply.
 read_small = Decoder(list, ext_hook=extension).decode
-# For exact scalars. What msgspec cannot write (a big integer, a lone surrogate), `encode` can, or explains.
+# For exact scalars. `encode` writes what msgspec cannot write (a big integer, a lone surrogate), or explains the error.
 write_small = _encode
 
 _SCALARS = frozenset((type(None), bool, int, float, str))
-# No frozenset: as a key, which msgspec would write as an array, it has to be refused.
+# Without frozenset: as a key, msgspec would write it as an array, but it must be refused.
 _CONTAINERS = frozenset((list, dict, tuple, set))
 _LEAVES = _SCALARS | {bytes}
 _PLAIN = _LEAVES | _CONTAINERS
 _is_container = _CONTAINERS.__contains__
 
-# A value that shares parts can be small in memory and huge on the wire; counting stops here.
+# A value that shares parts can be small in memory and huge on the wire, so counting stops here.
 _MAX_CONTAINERS = 1 << 20
-# Every byte that can begin a list or a map. Fewer of them than levels allowed: no need to look at the value.
+# Every byte that does not begin a list or a map. If the other bytes are fewer than the allowed levels, the value need
+# not be examined.
 _NOT_NESTING = bytes(sorted(set(range(256)) - set(range(0x80, 0xA0)) - set(range(0xDC, 0xE0))))
 
 
 def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: bool = True) -> "Encoded":
-    """As `encode.encode`."""
+    """Does what `encode.encode` does."""
     kind = type(value)
     try:
         if kind in _SCALARS or (kind is bytes and (len(value) < BODY_SIZE or not bodies)):
@@ -59,7 +61,7 @@ def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: boo
             return encode_plainly(value, root, limit, bodies)
     except TooLong:
         raise
-    except Exception:  # what msgspec cannot write, encode.py can write or explain
+    except Exception:  # encode.py writes or explains what msgspec cannot write
         return encode_plainly(value, root, limit, bodies)
     if len(data) > limit:
         raise TooLong(limit, root)
@@ -67,7 +69,8 @@ def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: boo
 
 
 def _is_plain(level: "List[Any]") -> bool:
-    """Whether everything in and below these is of plain types, and not nested too deep. `level` is at depth 1."""
+    """Reports whether these values and everything in them have plain types and are not nested too deeply. `level` is
+    at depth 1."""
     containers = 1
     for _ in range(MAX_DEPTH):
         if not set(map(type, level)) <= _PLAIN:
@@ -87,7 +90,8 @@ def _has_body(items: "List[Any]") -> bool:
 
 
 def _encode_bodied(value: "Any", root: str, limit: int) -> "Encoded":
-    """Large byte strings one level down: the head is written by msgspec with references in their places."""
+    """Encodes a value with large byte strings one level down. msgspec writes the head, with references in place of
+    the bytes."""
     if type(value) is set or not _is_plain(get_referents(value)):
         return encode_plainly(value, root, limit)
     raws: "List[bytes]" = []
@@ -116,13 +120,13 @@ def _encode_bodied(value: "Any", root: str, limit: int) -> "Encoded":
 
 
 def decode(payload: "Any", bodies: "Any" = None, depth: int = MAX_DEPTH) -> "Any":
-    """As `values.decode`."""
+    """Does what `values.decode` does."""
     try:
         if bodies is None:
             value = _decode(payload)
         else:
             value = Decoder(ext_hook=lambda code, data: extension(code, data, bodies)).decode(payload)
-    except Exception:  # values.py says what is wrong with it
+    except Exception:  # values.py explains the error
         return values.decode(payload, bodies, depth)
     if len(payload) > depth and _is_deep(payload, value, depth):
         return values.decode(payload, bodies, depth)

@@ -1,8 +1,8 @@
 """Batches: many calls of one command as one call of its function, with one list for each parameter.
 
-Owns what a batch command must look like, how calls become lists and answers become outcomes again, and who is to blame
-when the function raises: it is then called again for each of them alone. Pure bookkeeping: the loops call the function.
-Must not know the wire.
+Owns the form of a batch command, the conversion of calls to lists and of answers to outcomes, and the search for the
+call to blame when the function raises: the function is then called again for each call alone. Pure bookkeeping: the
+loops call the function. Must not know the wire.
 """
 
 from .commands import BadArgument, Command
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections import deque
     from typing import Any, Callable, Deque, Dict, List, Union
 else:
-    from _collections import deque  # what collections.deque is, without the rest of collections
+    from _collections import deque  # the class of collections.deque, without the rest of collections
 
 MOST_CALLS = 65536
 MOST_SECONDS = 60
@@ -23,7 +23,7 @@ _UNITS = (("us", 1), ("µs", 1), ("ms", 1000), ("s", 1000000))
 
 
 def prepare_batch(command: Command, batch: "Any", window: "Any") -> None:
-    """Makes a command one that is called with lists; a TypeError or ValueError says why it cannot be."""
+    """Makes a command one that is called with lists. Raises TypeError or ValueError if that is not possible."""
     name = command.name
     if type(batch) is not int:
         raise TypeError(f"command {name!r}: batch is a number of calls, not {type(batch).__name__}")
@@ -57,7 +57,7 @@ def _microseconds(name: str, window: "Union[str, float]") -> int:
                 try:
                     number = float(window[: -len(unit)]) * factor / 1000000
                     break
-                except ValueError:  # "2ms" ends with "s", too
+                except ValueError:  # "2ms" also ends with "s"
                     pass
     if type(number) not in (int, float):
         raise TypeError(f'command {name!r}: window is a time such as "2ms" or 0.002 (seconds), not {window!r}')
@@ -67,7 +67,7 @@ def _microseconds(name: str, window: "Union[str, float]") -> int:
 
 
 class Lists:
-    """The calls that came together, and what came of them: an exception stands for itself."""
+    """Calls that came together, and their outcomes. An outcome that is an exception is the call's error."""
 
     def __init__(self, command: Command, many: "List[Any]") -> None:
         assert command.signature is not None
@@ -97,7 +97,8 @@ class Lists:
         self.current: "List[int]" = []
 
     def next(self) -> int:
-        """Goes on to the next list. How many of the calls are started then; 0: all have their outcome."""
+        """Goes on to the next list. Returns the number of calls that start with it, or 0 if all calls have their
+        outcome."""
         if not self.pending:
             return 0
         self.current = self.pending.popleft()
@@ -105,7 +106,7 @@ class Lists:
         return self.started
 
     def invoke(self) -> "Any":
-        """Calls the function with the lists of the calls whose turn it is."""
+        """Calls the function with the lists of the current calls."""
         signature = self.command.signature
         assert signature is not None
         columns = [list(column) for column in zip(*[self.rows[index] for index in self.current])]
@@ -115,7 +116,7 @@ class Lists:
         return self.command.function(*columns[:split], **dict(zip(signature.keyword_only, columns[split:])))
 
     def answered(self, values: "Any") -> None:
-        """The function returned this."""
+        """Takes the value that the function returned."""
         count = len(self.current)
         problem: "Any" = None
         if not isinstance(values, list):
@@ -128,14 +129,15 @@ class Lists:
             self.outcomes[index] = problem if problem is not None else values[place]
 
     def raised(self, error: BaseException) -> None:
-        """The function raised this: each call is made again alone, so that only those to blame fail."""
+        """Takes the exception that the function raised. Each call is then made again alone, so that only the calls
+        to blame fail."""
         if len(self.current) == 1 or isinstance(error, Cancelled):
             self.refused(error)
         else:
             self.pending.extendleft([index] for index in reversed(self.current))
 
     def refused(self, error: BaseException) -> None:
-        """The calls whose turn it is are not made."""
+        """Sets the error of the current calls, which are not made."""
         for index in self.current:
             self.outcomes[index] = error
 
@@ -144,7 +146,7 @@ class Lists:
 
 
 def _row(signature: Signature, args: "Any") -> "List[Any]":
-    """The arguments of one call in the order of the parameters, with defaults for those that are left out."""
+    """Returns the arguments of one call in the order of the parameters, with defaults for those that are missing."""
     positional, named = ((), args) if type(args) is dict else (args if type(args) is list else [args], {})
     problem = signature.problem(positional, named)
     if problem is not None:
@@ -156,7 +158,7 @@ def _row(signature: Signature, args: "Any") -> "List[Any]":
 
 
 def _only(command: Command, values: "Any") -> "Any":
-    """The result of a batch of one."""
+    """Returns the result of a batch of one."""
     if type(values) is list and len(values) == 1:
         outcome = values[0]
     else:
@@ -170,7 +172,7 @@ def _only(command: Command, values: "Any") -> "Any":
 
 
 def _run_alone(command: Command) -> "Callable[[Any], Any]":
-    """A call that came by itself is a batch of one."""
+    """Returns the function for a call that came alone, which is a batch of one."""
     function, signature = command.function, command.signature
     assert signature is not None
     names, split = signature.names + signature.keyword_only, len(signature.names)

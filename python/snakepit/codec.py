@@ -1,7 +1,7 @@
-"""Which codec is used: the SDK's own, or msgspec once it pays.
+"""The choice of the codec: the SDK's own, or msgspec once that pays off.
 
 Owns the choice and its moment. Importing msgspec takes about 18 ms and 3.8 MiB, so a worker that codes little never
-does it. `SNAKEPIT_CODEC` is `auto` (the default), `python` or `msgspec`. Must not know what a value looks like.
+imports it. `SNAKEPIT_CODEC` is `auto` (the default), `python` or `msgspec`. Must not know the form of values.
 """
 
 import sys
@@ -19,7 +19,7 @@ LARGE_VALUE = 16 * 1024
 
 
 class Codec:
-    """`decode` and `encode` are plain attributes, so that the switch costs later calls nothing."""
+    """The codec in use. `decode` and `encode` are plain attributes, so that later calls do not pay for the switch."""
 
     def __init__(self, choice: str = "auto") -> None:
         self.name = "python"
@@ -27,9 +27,10 @@ class Codec:
         self._left = MANY_VALUES
         self.decode = values.decode
         self.encode = encode.encode
-        # For payloads that are too small to be nested too deep. Its errors say nothing: ask `decode` for the reason.
+        # For payloads that are too small to be nested too deeply. Its errors carry no reason: `decode` gives the
+        # reason.
         self.read_small: "Callable[[Any], Any]" = values.decode
-        # For None, numbers, and short texts and byte strings.
+        # For None, numbers, short texts and short byte strings.
         self.write_small: "Callable[[Any], Encoded]" = encode.encode
         if choice == "msgspec":
             self.accelerate()
@@ -42,12 +43,12 @@ class Codec:
             raise ValueError(f"SNAKEPIT_CODEC is {choice!r}; it can be auto, python or msgspec")
 
     def worker_is_loaded(self) -> None:
-        """If the worker's own code has imported msgspec, using it is free."""
+        """Switches to msgspec if the worker's own code has imported it, since using it then costs nothing."""
         if "msgspec" in sys.modules and self.decode == self._counting_decode:
             self.accelerate()
 
     def accelerate(self) -> None:
-        """Goes over to msgspec, if it can be imported; the SDK's own codec is as good otherwise."""
+        """Switches to msgspec if it can be imported. Otherwise the SDK's own codec stays, which is equivalent."""
         self.due = False
         try:
             from . import accelerated

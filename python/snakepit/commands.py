@@ -1,7 +1,7 @@
-"""Commands: what a worker offers, and the hooks of its life.
+"""Commands: the functions that a worker offers, and the hooks of its life.
 
-Owns the registry and how a call's arguments reach the function. `signature.py` has the checks themselves. Must not
-know the wire.
+Owns the registry, and the way in which a call's arguments reach the function. `signature.py` has the checks themselves.
+Must not know the wire.
 """
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80 | 0x100, 0x200
 
 
 class BadArgument(TypeError):
-    """An argument is missing, unexpected or of the wrong type. A command may raise it, too."""
+    """An argument is missing, unexpected or of the wrong type. Commands may also raise it."""
 
     __module__ = "snakepit"
 
@@ -26,7 +26,7 @@ class BadArgument(TypeError):
 
 
 class UnknownCommand(LookupError):
-    """No command has this name; `nearest` has those that look like it."""
+    """No command has this name. `nearest` holds similar names."""
 
     __module__ = "snakepit"
 
@@ -36,7 +36,7 @@ class UnknownCommand(LookupError):
 
 
 class Command:
-    """A function with its name. `run(args)` checks the arguments and calls it."""
+    """A function with its name. `run(args)` checks the arguments and calls the function."""
 
     __slots__ = ("name", "function", "streams", "is_async", "run", "peak", "is_direct", "only", "checks", "signature",
                  "batch", "window_us")
@@ -48,15 +48,15 @@ class Command:
         self.streams = bool(flags & (_GENERATOR | _ASYNC_GENERATOR))
         self.is_async = bool(flags & (_COROUTINE | _ASYNC_GENERATOR))
         self.run: "Callable[[Any], Any]" = self._first_run
-        # How long its calls took lately, in seconds: answers wait only for commands that are known to be quick.
+        # The recent duration of its calls in seconds. Answers wait only for commands that are known to be quick.
         self.peak = 1.0
-        # For the loop that calls the function itself, without `run` in between: by name, after these checks.
+        # For a loop that calls the function directly, without `run`: arguments by name, after these checks.
         self.is_direct = False
-        # The name of its one parameter: handing over the value itself is quicker than by name.
+        # The name of its only parameter. Passing the value by position is quicker than by name.
         self.only: "Optional[str]" = None
         self.checks: "Tuple[Tuple[str, FrozenSet[type]], ...]" = ()
         self.signature: "Optional[Signature]" = None
-        # How many calls its function takes at a time, as lists, if it does; and how long the host gathers them.
+        # The number of calls that its function takes at a time, as lists (0: none), and how long the host gathers them.
         self.batch = 0
         self.window_us = 0
 
@@ -67,12 +67,12 @@ class Command:
         return self.run(args)
 
     def fit(self, name: str, value: "Any") -> "Any":
-        """The argument, converted if its annotation asks for it; else BadArgument."""
+        """Returns the argument, converted if its annotation requires it. Raises BadArgument if it does not fit."""
         assert self.signature is not None
         return self.signature.fit(name, value)
 
     def explain(self, error: BaseException, args: "Any") -> BaseException:
-        """The error of a direct call. That no frame of the function was entered means that the arguments do not fit."""
+        """Returns the error of a direct call. If no frame of the function was entered, the arguments do not fit."""
         if type(error) is TypeError and self.is_direct and type(args) is dict and self.signature is not None:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 return self.signature.problem((), args) or error
@@ -80,7 +80,7 @@ class Command:
 
 
 def _flags(function: "Any") -> int:
-    """The code flags of a function, also of one that is wrapped by `functools.wraps`."""
+    """Returns the code flags of a function, even if it is wrapped with `functools.wraps`."""
     flags = 0
     for _ in range(100):
         code = getattr(getattr(function, "__func__", function), "__code__", None)
@@ -123,7 +123,7 @@ class Registry:
         self.commands[name] = command
 
     def has_async(self) -> bool:
-        """Whether anything here needs an event loop."""
+        """Reports whether any command or hook needs an event loop."""
         hooks = (self.start, self.stop, self.session_end, self.health)
         return any(command.is_async for command in self.commands.values()) or any(
             _flags(hook) & (_COROUTINE | _ASYNC_GENERATOR) for each in hooks for hook in each
@@ -161,13 +161,13 @@ def command(
     batch: "Optional[int]" = None,
     window: "Union[str, float, None]" = None,
 ) -> "Any":
-    """Makes a function a command: `@command`, or `@command(name="other")`. The function stays what it is.
+    """Makes a function a command: `@command`, or `@command(name="other")`. The function itself is unchanged.
 
-    With `batch=32` the function gets one list for each parameter, with an entry for each of up to 32 calls, and returns
-    a list with one result per call, in their order; a result that is an exception fails its call alone. The host gathers
-    calls while a batch of the command is under way, for `window` at the most ("2ms", or seconds). If the function
-    raises, or its worker dies, it is run again for each call alone, so that only the one to blame fails: a batch command
-    must bear to be run again.
+    With `batch=32`, the function gets one list for each parameter, with an entry for each of up to 32 calls, and
+    returns a list with one result per call, in their order. A result that is an exception fails only its call. The host
+    gathers calls while a batch of the command is under way, for `window` at most ("2ms", or seconds). If the function
+    raises, or its worker dies, each call runs again alone, so that only the call to blame fails. So a batch command
+    must tolerate being run again.
     """
     if function is None:
         return lambda inner: command(inner, name=name, batch=batch, window=window)
@@ -189,9 +189,9 @@ if TYPE_CHECKING:
 def evaluator(function: "Any" = None, *, name: "Optional[str]" = None) -> "Any":
     """Makes a function an evaluator, for `snakepit eval --evaluator python:FILE.py:NAME`: `@evaluator`, or `@evaluator(name="other")`.
 
-    It is given those of `sample` (the whole line of the data set), `input`, `output` (the answer) and `expected` that it
-    takes, and returns a bool, a score from 0 to 1, or `{"score": ..., "reason": ...}`. What it raises is its own error,
-    not that of the answer. The function stays what it is.
+    The function takes any of `sample` (the whole line of the data set), `input`, `output` (the answer) and `expected`.
+    It returns a bool, a score from 0 to 1, or `{"score": ..., "reason": ...}`. An exception counts as the evaluator's
+    error, not as that of the answer. The function itself is unchanged.
     """
     if function is None:
         return lambda inner: evaluator(inner, name=name)
@@ -205,24 +205,26 @@ def evaluator(function: "Any" = None, *, name: "Optional[str]" = None) -> "Any":
 
 
 def on_start(function: "F") -> "F":
-    """Runs before the worker says that it is ready; an exception fails the start."""
+    """Registers a hook that runs before the worker reports that it is ready. An exception fails the start."""
     registry.start.append(function)
     return function
 
 
 def on_stop(function: "F") -> "F":
-    """Runs when the worker ends in good order, after its last call."""
+    """Registers a hook that runs when the worker ends in good order, after its last call."""
     registry.stop.append(function)
     return function
 
 
 def on_session_end(function: "F") -> "F":
-    """Runs when a session ends that may have been here; it is given the session (`.id`, `.local`)."""
+    """Registers a hook for the end of a session that this worker may have served. It gets the session (`.id`,
+    `.local`)."""
     registry.session_end.append(function)
     return function
 
 
 def health(function: "F") -> "F":
-    """Answers `snakepit.health`: its value is shown, its exception means that the worker is not well."""
+    """Registers the answer to `snakepit.health`: its value is shown, and an exception means that the worker is
+    unhealthy."""
     registry.health.append(function)
     return function

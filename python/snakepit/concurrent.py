@@ -1,11 +1,11 @@
 """The concurrent loop: several calls at a time.
 
-Owns a worker with `concurrency` above 1 or with `async` commands. The main thread reads the socket; sync commands run
-in threads, started when they are needed, and async ones as tasks of one event loop, in which the main thread then
-lives. `running.py` has one call; `tasks.py` has what only async calls need, and is imported only for them.
+Owns a worker with `concurrency` above 1 or with `async` commands. The main thread reads the socket. Sync commands run
+in threads that are started on demand. Async commands run as tasks of one event loop, which then runs in the main
+thread. `running.py` has one call; `tasks.py` has what only async calls need, and is imported only for them.
 
-A thread that is done with a call takes the next one that waits: handing it to another thread would cost more than a short
-call does. For the same reason answers are gathered, as long as all calls that run are known to be quick.
+A thread that has finished a call takes the next one that waits, because handing it to another thread would cost more
+than a short call does. For the same reason, answers are gathered as long as all running calls are known to be quick.
 """
 
 import select
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .tasks import Tasks
     from .encode import Encoded
 
-# As in `serial.py`: what takes longer is not waited for by answers.
+# As in `serial.py`: answers do not wait for calls that take longer.
 QUICK = 0.0001
 MOST_PARTS = 512
 _RESULTS = word_of(RESULTS)
@@ -45,7 +45,7 @@ current_call: "ContextVar[Optional[Running]]" = ContextVar("snakepit_call", defa
 
 
 class Concurrent(Runner):
-    """Runs up to `limit` calls at once, and nested ones beyond that."""
+    """Runs up to `limit` calls at once, and nested calls beyond that."""
 
     def __init__(self, connection: "Connection", codec: "Codec", life: "Life", limit: int, has_async: bool) -> None:
         self.connection = connection
@@ -54,22 +54,23 @@ class Concurrent(Runner):
         self.limit = limit
         self.tasks: "Optional[Tasks]" = None
         self.draining = False
-        # All of these are shared by the threads. The slate is written under the lock, too: what it names as started
-        # last must have been started last.
+        # The threads share all of these. The slate is written under the lock, too, so that the call it names was
+        # started last.
         self.lock = threading.Lock()
         self.calls: "Dict[int, Running]" = {}
         self.queue: "Deque[Running]" = deque()
         self.active = 0
-        # How many of the calls that run are not known to be quick.
+        # The number of running calls that are not known to be quick.
         self.slow = 0
         self.idle = 0
         self.started = 0
         self.finished = 0
         self.number = 0
-        # How many calls have come, and the latest of them that was begun.
+        # The number of calls that have come, and the latest of them that was begun.
         self.arrivals = 0
         self.begun = 0
-        # Where the answers of a CALLS are kept; of those beyond, they are not.
+        # Where the answers of a CALLS are kept. If there are more CALLS than places, the answers of the rest are not
+        # kept.
         self.places = places(life.page)
         self.tools = ToolCalls(connection.max_frame)
         self.flusher = Flusher(connection)
@@ -95,7 +96,7 @@ class Concurrent(Runner):
         self._drain()
 
     def _drain(self) -> None:
-        """Reads on until the last call is over, which a thread tells through a pipe."""
+        """Reads on until the last call is over, which a thread signals through a pipe."""
         import os
 
         reader, writer = os.pipe()
@@ -114,7 +115,7 @@ class Concurrent(Runner):
             return not self.calls
 
     def read(self, flags: int = 0) -> bool:
-        """Reads once and takes every frame that is complete."""
+        """Reads once, and takes every complete frame."""
         connection = self.connection
         if connection.parts:
             connection.flush()
@@ -126,7 +127,7 @@ class Concurrent(Runner):
         return some
 
     def read_what_is_there(self) -> None:
-        """For the event loop, which has seen that there is something."""
+        """Reads what is there. Called by the event loop, which has seen that something is there."""
         try:
             self.read(DONT_WAIT)
         except Fault as fault:
@@ -165,14 +166,14 @@ class Concurrent(Runner):
                 running.add_credit(message)
         elif kind == CANCEL:
             if type(message) is not int:
-                raise Fault("a CANCEL that is no number")
+                raise Fault("a CANCEL that is not a number")
             running = self.calls.get(call)
             if running is not None:
                 running.cancel(message)
         elif kind == FAULT:
             self.life.leave(f"the host says: {message}")
         else:
-            raise Fault(f"a frame of kind {kind} at this time")
+            raise Fault(f"a frame of kind {kind} that is not allowed at this time")
 
     # --- starting and ending calls ---
 
@@ -193,10 +194,11 @@ class Concurrent(Runner):
         self._launch(running)
 
     def note_start(self, running: Running) -> None:
-        """Under the lock, and in this order: a count of 0 beside another one's id would say that it had begun nothing.
+        """Records in the slate that a call was started. Called under the lock. The order matters: a count of 0 beside
+        the id of another call would say that that call had begun nothing.
 
-        A task begins when the event loop comes to it, which may be after a thread that came later: the slate names the one
-        that came last, since all before it count as begun.
+        A task begins when the event loop reaches it, perhaps after a thread that came later. The slate names the call
+        that came last, since all calls before it count as begun.
         """
         if running.came > self.begun:
             self.begun = running.came
@@ -204,14 +206,14 @@ class Concurrent(Runner):
             self.life.slate[1] = 0
 
     def _note_pace(self, running: Running) -> None:
-        """Under the lock."""
+        """Counts a call that is not known to be quick. Called under the lock."""
         command = running.command
         if running.is_many or command is None or command.peak > QUICK:
             running.is_slow = True
             self.slow += 1
 
     def results_of(self, running: Running) -> Results:
-        """For the answers to many calls, each by itself."""
+        """Returns an object that collects the answers to many calls."""
         results = Results(self, running.call)
         with self.lock:
             running.place = self.places.pop() if self.places else None
@@ -219,7 +221,8 @@ class Concurrent(Runner):
         return results
 
     def note_input(self, running: Running, index: int) -> None:
-        """One of many calls that came together begins. The slate has room for one count: the last one's."""
+        """Records that one of many calls that came together begins. The slate has room for one count: that of the
+        latest CALLS."""
         with self.lock:
             if self.life.slate[0] == running.call:
                 self.life.slate[1] = index + 1
@@ -241,7 +244,7 @@ class Concurrent(Runner):
             self.jobs.put(running)
 
     def _work(self, running: Running) -> None:
-        """The life of a thread: one call after the other."""
+        """Runs one call after another. This is the body of a thread."""
         while True:
             began = monotonic()
             current_call.set(running)
@@ -256,24 +259,25 @@ class Concurrent(Runner):
             if following is not None:
                 self._launch(following)
             with self.lock:
-                # Threads beyond the limit were for nested calls.
+                # Threads beyond the limit were started for nested calls.
                 is_spare = self.idle >= self.limit
                 if is_spare:
                     self.started -= 1
                 else:
                     self.idle += 1
-            # Only now: with the answer the next call may come, and is to find this thread free.
+            # Only now: the answer may bring the next call, which must find this thread free.
             self.connection.flush()
             if is_spare:
                 return
             running = self.jobs.get()
 
     def _is_for_thread(self, running: Running) -> bool:
-        """Whether a thread that is free may run it."""
+        """Reports whether a free thread may run the call."""
         return not running.is_async
 
     def answer(self, call: int, word: int, encoded: "Encoded") -> None:
-        """The last frame of a call. Whoever ran it sends it, or holds it; the answers of a CALLS are not held back."""
+        """Queues the last frame of a call. The code that ran the call sends it or holds it. The answers of a CALLS
+        are not held."""
         with self.lock:
             self.finished += 1
             self.life.slate[2] = self.finished
@@ -282,13 +286,14 @@ class Concurrent(Runner):
             self.connection.flush()
 
     def took(self, running: Running, seconds: float) -> None:
-        """Keeps in mind how long a command takes; what was slow once is forgotten step by step."""
+        """Remembers how long a command takes. The memory of a slow call fades step by step."""
         command = running.command
         if command is not None and (seconds > QUICK or running.is_slow):
             command.peak = max(seconds, command.peak / 2)
 
     def hold(self) -> bool:
-        """Answers may wait while quick calls run, and the flusher watches them. False: they were sent."""
+        """Lets answers wait while quick calls run and the flusher watches. Returns False if the answers were sent
+        instead."""
         parts = self.connection.parts
         if not parts:
             return False
@@ -300,13 +305,13 @@ class Concurrent(Runner):
         return True
 
     def over(self, running: Running) -> None:
-        """A call was answered; the next one begins."""
+        """Records that a call was answered, and begins the next one."""
         following = self._end(running)
         if following is not None:
             self._launch(following)
 
     def _end(self, running: Running) -> "Optional[Running]":
-        """A call was answered; gives the next one, which has its place."""
+        """Records that a call was answered. Returns the next call, which gets its place."""
         following = None
         with self.lock:
             del self.calls[running.call]
@@ -332,14 +337,14 @@ class Concurrent(Runner):
         self.connection.post(word_of(ERROR), call, self.failure(error))
 
     def failure(self, error: BaseException, around: int = 0) -> bytes:
-        """The error's bytes; `around` of a frame are not for them."""
+        """Returns the bytes of the error. They leave `around` bytes of the frame free."""
         if self.connection.forked:
             self.connection.leave_child(error)
         from .error import encode_error
 
         return encode_error(self.codec, error, self.connection.max_frame - around)
 
-    # --- what contexts ask for ---
+    # --- what contexts need ---
 
     def current(self) -> Context:
         running = current_call.get()
@@ -375,7 +380,7 @@ class Concurrent(Runner):
         return running.host_stream(tool, args)
 
     def wait_for(self, waiter: "Callable[[Any], None]") -> int:
-        """A number for a tool call, whose answers go to the waiter."""
+        """Returns a number for a tool call whose answers go to the waiter."""
         with self.lock:
             self.number += 1
             self.waiters[self.number] = waiter
@@ -389,4 +394,4 @@ class Concurrent(Runner):
 
 
 def _nothing() -> None:
-    """Nobody waits for the last call."""
+    """Does nothing when the last call ends."""

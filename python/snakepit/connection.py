@@ -1,7 +1,7 @@
-"""The connection: one socket, the bytes that have come and the frames that wait to go.
+"""The connection: one socket, the received bytes, and the frames that wait to be sent.
 
 Owns the receive buffer and the gathered answers. Frames go out in as few writes as possible: they are gathered until
-`flush`, which whoever runs the calls does before it waits. Must not know what values mean.
+`flush`, which the code that runs the calls invokes before it waits. Must not know the meaning of values.
 """
 
 import os
@@ -24,22 +24,22 @@ BASE_SIZE = 64 * 1024
 KEEP_SIZE = 4 * 1024 * 1024
 CALM = 64
 GATHER = 256
-# Up to here a copy costs less than a write of its own.
+# Up to this size, a copy costs less than a write of its own.
 COPIED = 32 * 1024
 DONT_WAIT = MSG_DONTWAIT
-# A call's head, its large byte strings not counted, is hardly ever longer.
+# The head of a call, without its large byte strings, is hardly ever longer.
 PEEKED = 1024
 _CALL_WITH_BODIES = word_of(CALL, BODIES)
 
 
 class Connection:
-    """`buf[pos:end]` has come and is not yet consumed; `parts` wait to go."""
+    """The connection to the host. `buf[pos:end]` is received and not yet consumed; `parts` wait to be sent."""
 
     def __init__(self, fd: int) -> None:
         os.set_inheritable(fd, False)
         os.set_blocking(fd, True)
         self.socket = socket(fileno=fd)
-        self.max_frame = 1 << 20  # until HELLO says
+        self.max_frame = 1 << 20  # until HELLO sets it
         self.size = BASE_SIZE
         self.buf = bytearray(BASE_SIZE)
         self.view = memoryview(self.buf)
@@ -51,8 +51,8 @@ class Connection:
         self.lock = allocate_lock()
         self.gone: "Callable[[], Any]" = self._nobody
         self.forked = False
-        # Whether another thread than that of the serial loop sends, too. Set before it does so for the first time,
-        # while the loop is not sending; the loop takes the lock from then on.
+        # Whether another thread than that of the serial loop also sends. Set before that thread sends for the first
+        # time and while the loop is not sending. From then on the loop takes the lock.
         self.is_shared = False
         self._calm = 0
 
@@ -60,13 +60,13 @@ class Connection:
         os._exit(0)
 
     def descriptor(self) -> "Optional[int]":
-        """What an event loop waits for. None: others read, in their own threads."""
+        """Returns the descriptor that an event loop waits for, or None if other threads read."""
         return self.socket.fileno()
 
-    # --- coming ---
+    # --- receiving ---
 
     def fill(self, flags: int = 0) -> bool:
-        """Reads what there is, waiting for it unless `flags` is DONT_WAIT. False: nothing is there."""
+        """Reads what is there, and waits for it unless `flags` is DONT_WAIT. Returns False if nothing is there."""
         pos, end = self.pos, self.end
         if pos == end:
             self.pos = end = 0
@@ -88,7 +88,7 @@ class Connection:
         return True
 
     def take_all(self, take: "Callable[[int, int, memoryview], None]") -> bool:
-        """Gives every complete frame to `take`, which may itself read on. False: there was none."""
+        """Gives every complete frame to `take`, which may itself read on. Returns False if there was none."""
         some = False
         while True:
             pos = self.pos
@@ -108,9 +108,9 @@ class Connection:
             take(word, call, self.view[pos : pos + length])
 
     def take_large(self) -> "Optional[Tuple[int, int, memoryview, bytes]]":
-        """Where a large frame was lately and nothing is left of it: waits for the next, and if that is a call with large
-        bodies, has them read into a byte string of their own, which need not be copied. None: it is another frame, and
-        nothing was read."""
+        """Waits for the next frame, after a recent large one of which nothing is left. If the frame is a call with
+        large bodies, reads them into a byte string of their own, which need not be copied. Returns None without
+        reading anything if it is another frame."""
         try:
             seen = self.socket.recv_into(self.view, PEEKED, MSG_PEEK)
             if seen < HEADER_SIZE + 4:
@@ -125,7 +125,7 @@ class Connection:
             self.pos = self.end = self._calm = 0
             bodies = self.socket.recv(left, MSG_WAITALL)
             while len(bodies) < left:
-                # A signal came in between.
+                # A signal interrupted the read.
                 more = self.socket.recv(left - len(bodies), MSG_WAITALL)
                 if not more:
                     self.gone()
@@ -135,7 +135,8 @@ class Connection:
         return word, call, self.view[HEADER_SIZE + 4 : stop], bodies
 
     def _make_room(self, pos: int, end: int) -> int:
-        """Room for the frame that has begun at `pos`, moved to the front if need be. Gives the new end."""
+        """Makes room for the frame that begins at `pos`, and moves it to the front if necessary. Returns the new
+        end."""
         need = HEADER_SIZE
         if end - pos >= HEADER_SIZE:
             length = unpack_header(self.buf, pos)[0]
@@ -157,7 +158,7 @@ class Connection:
         return rest
 
     def _relax(self) -> None:
-        """Gives a large buffer back: a huge one at once, others when large frames have become rare."""
+        """Releases a large buffer: a huge one at once, others when large frames have become rare."""
         self._calm += 1
         if self.size > KEEP_SIZE or self._calm > CALM:
             self._use(bytearray(BASE_SIZE))
@@ -167,10 +168,11 @@ class Connection:
         self.view = memoryview(buf)
         self.size = len(buf)
 
-    # --- going ---
+    # --- sending ---
 
     def post(self, word: int, call: int, encoded: "Encoded") -> None:
-        """Adds a frame to those that wait to go. Very large byte strings go at once: their owner may change them."""
+        """Adds a frame to those that wait to be sent. Very large byte strings go at once: their owner may change
+        them."""
         if type(encoded) is bytes:
             self.parts.append(pack_header(len(encoded), word, call) + encoded)
             return
@@ -184,7 +186,7 @@ class Connection:
         self.flush()
 
     def flush(self) -> None:
-        """Sends everything that waits."""
+        """Sends all frames that wait."""
         while self.parts:
             with self.lock:
                 sent = self._send()
@@ -193,15 +195,16 @@ class Connection:
                 return
 
     def nudge(self) -> None:
-        """Sends what waits, unless somebody is sending: then they do it. Never waits, so a finalizer may call it."""
+        """Sends what waits, unless another thread is sending, which then does it. Never waits, so finalizers may
+        call it."""
         if self.parts and self.lock.acquire(False):
             try:
-                self._send()  # if the host is gone, whoever reads or sends next will notice
+                self._send()  # if the host is gone, the next read or write notices it
             finally:
                 self.lock.release()
 
     def _send(self) -> bool:
-        """Under the lock. False: the host is gone."""
+        """Sends what waits. Called under the lock. Returns False if the host is gone."""
         parts = self.parts
         batch = parts[:]
         del parts[: len(batch)]
@@ -216,7 +219,7 @@ class Connection:
         return True
 
     def _send_large(self, batch: "List[Part]") -> None:
-        """Without joining: the kernel gathers the pieces."""
+        """Sends without joining the pieces: the kernel gathers them."""
         pieces: "List[Any]" = []
         for part in batch:
             pieces.extend(part if type(part) is tuple else (part,))
@@ -231,14 +234,15 @@ class Connection:
                 pieces[0] = memoryview(pieces[0])[sent:]
 
     def disown(self) -> None:
-        """In a forked child: the socket belongs to the parent, so nothing may be read from it or sent on it."""
+        """Gives up the socket in a forked child: it belongs to the parent, so the child must not read from it or
+        send on it."""
         self.forked = True
         self.parts = []
         self.post = self.flush = self.nudge = self.fill = self.leave_child  # type: ignore[assignment,method-assign]
         os.close(self.socket.detach())
 
     def leave_child(self, *answer: "Any") -> "NoReturn":
-        """A forked child whose code has come back to the SDK has nowhere to go."""
+        """Ends a forked child whose code has returned to the SDK, because it has nowhere to go."""
         status = 0
         if answer and isinstance(answer[0], SystemExit):
             code = answer[0].code
@@ -248,7 +252,7 @@ class Connection:
         os._exit(status & 0xFF)
 
     def fault(self, sentence: str) -> None:
-        """Tells the host what it did wrong, as the last thing."""
+        """Tells the host what it did wrong. This is the last frame."""
         from .encode import encode
 
         self.post(word_of(FAULT), 0, encode(sentence[:1000]))

@@ -1,7 +1,7 @@
-"""The context of a call: what its code may ask and say while it runs.
+"""The context of a call: what its code may ask and report while it runs.
 
 Owns what users see of a call. The loop that runs the call (`serial.py` or `concurrent.py`) does the work behind it.
-Must not know sockets or frames beyond their kinds.
+Must not know sockets, nor more of frames than their kinds.
 """
 
 from time import monotonic
@@ -27,7 +27,7 @@ class Cancelled(BaseException):
 
 
 def close_items(items: "Any", error: BaseException) -> None:
-    """Ends a generator that is not used up, with the reason; its own clean-up may run user code."""
+    """Ends a generator that is not exhausted, with the reason. Its own clean-up may run user code."""
     throw = getattr(items, "throw", None)
     if throw is None or getattr(items, "gi_frame", None) is None:
         return
@@ -35,18 +35,18 @@ def close_items(items: "Any", error: BaseException) -> None:
         if isinstance(error, Cancelled):
             throw(error)
         items.close()
-    except BaseException:  # the reason is `error`, whatever the clean-up says
+    except BaseException:  # the reason is `error`, whatever the clean-up raises
         pass
 
 
 class NoCall(RuntimeError):
-    """`snakepit.context()` was asked for where no call is running."""
+    """`snakepit.context()` was called where no call is running."""
 
     __module__ = "snakepit"
 
 
 class HostError(Exception):
-    """A tool of the host failed. `kind`, `type` and `message` are the error's; `error` is the whole map."""
+    """A tool of the host failed. `kind`, `type` and `message` belong to the error; `error` is the whole map."""
 
     __module__ = "snakepit"
 
@@ -64,14 +64,14 @@ class HostError(Exception):
 
 
 class Runner:
-    """What a context needs of the loop that runs its call."""
+    """What a context needs from the loop that runs its call."""
 
     def tell(self, context: "Context", kind: int, value: "Any") -> None:
         """Sends a frame that belongs to the call, at once."""
         raise NotImplementedError
 
     def stage(self, context: "Context") -> int:
-        """Which stage of cancelling has been asked for; looks at what the host has sent by now."""
+        """Returns the stage of cancelling that was requested. Checks what the host has sent so far."""
         raise NotImplementedError
 
     def host_call(self, context: "Context", tool: str, args: "Any") -> "Any":
@@ -82,7 +82,7 @@ class Runner:
 
 
 class Host:
-    """The tools of the host. In an `async def` command the answers are awaitables and asynchronous iterators."""
+    """The tools of the host. In an `async def` command, the answers are awaitables and asynchronous iterators."""
 
     __slots__ = ("_context",)
 
@@ -90,11 +90,11 @@ class Host:
         self._context = context
 
     def call(self, tool: str, /, *args: "Any", **named: "Any") -> "Any":
-        """Calls a tool of the host and returns its answer; `HostError` if it fails."""
+        """Calls a tool of the host and returns its answer. Raises `HostError` if the tool fails."""
         return self._context._runner.host_call(self._context, tool, _arguments(args, named))
 
     def stream(self, tool: str, /, *args: "Any", **named: "Any") -> "Any":
-        """Iterates over what a tool of the host streams. Leaving the loop early ends the stream."""
+        """Iterates over the items that a tool of the host streams. Leaving the loop early ends the stream."""
         return self._context._runner.host_stream(self._context, tool, _arguments(args, named))
 
 
@@ -113,7 +113,7 @@ class Context:
         self, runner: Runner, call_id: int, deadline: "Optional[float]", options: "Optional[Dict[str, Any]]"
     ) -> None:
         self.call_id = call_id
-        # When the caller's time is over, on the clock of `time.monotonic()`; None if it waits for ever.
+        # When the caller's time is over, on the clock of `time.monotonic()`; None if the caller waits forever.
         self.deadline = deadline
         self._options: "Dict[str, Any]" = options or {}
         self._runner = runner
@@ -138,7 +138,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the caller has asked this call to stop. Asking costs about a microsecond."""
+        """Whether the caller has asked this call to stop. A check costs about a microsecond."""
         return self._runner.stage(self) > 0
 
     @property
@@ -146,17 +146,17 @@ class Context:
         return Host(self)
 
     def remaining(self) -> "Optional[float]":
-        """Seconds until the deadline, never less than 0; None without a deadline."""
+        """Returns the seconds until the deadline, never less than 0, or None without a deadline."""
         return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
 
     def progress(self, fraction: "Optional[float]" = None, text: "Optional[str]" = None) -> None:
-        """Tells the caller how far the call has come: a fraction from 0 to 1, a text, or both."""
+        """Reports to the caller how far the call has come: a fraction from 0 to 1, a text, or both."""
         self._runner.tell(self, frames.PROGRESS, [fraction, text])
 
     def log(self, level: str, text: str, /, **fields: "Any") -> None:
         """Writes a line into the host's log, with fields that keep their types."""
         if level not in LEVELS:
-            raise ValueError(f"the level {level!r} is none of {', '.join(LEVELS)}")
+            raise ValueError(f"the level {level!r} is not one of {', '.join(LEVELS)}")
         self._runner.tell(self, frames.LOG, [level, str(text), fields])
 
     def telemetry(self, name: str, value: "Any", /, **more: "Any") -> None:
@@ -165,18 +165,18 @@ class Context:
 
 
 def _no_context() -> Context:
-    raise NoCall("snakepit.context() is there only while a command runs, in the thread or task that runs it")
+    raise NoCall("snakepit.context() is available only while a command runs, in the thread or task that runs it")
 
 
 _source: "Callable[[], Context]" = _no_context
 
 
 def serve_contexts(source: "Callable[[], Context]") -> None:
-    """The loop that runs calls says here how to find the current one."""
+    """Sets the function that finds the current context. Called by the loop that runs calls."""
     global _source
     _source = source
 
 
 def context() -> Context:
-    """The call that is running now."""
+    """Returns the context of the call that is running now."""
     return _source()

@@ -1,6 +1,6 @@
-"""Results of annotated types: each is marked for the writer, which then converts what is not a builtin.
+"""Results of annotated types. Each is marked for the writer, which then converts what is not a builtin.
 
-Owns the three ways in which a command gives its results: at once, later, and as a stream. Must not know the wire.
+Owns the three ways in which a command delivers its results: at once, later, and as a stream. Must not know the wire.
 """
 
 from .encode import Typed
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def converting(command: "Command") -> "Callable[[Any], Any]":
-    """The command's `run` with its results marked."""
+    """Returns the command's `run` with its results marked."""
     run = command.run
     if command.streams:
         items = _async_items if command.is_async else _items
@@ -28,7 +28,7 @@ async def _later(result: "Any") -> Typed:
 
 
 def _items(items: "Any") -> "Iterator[Typed]":
-    """The items of a generator, which hears of a cancel and of its close as without this one."""
+    """Yields the items of a generator, and passes cancels and its close on to it."""
     step, value = items.__next__, ()
     while True:
         try:

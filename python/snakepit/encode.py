@@ -1,8 +1,8 @@
-"""Writing values: what can be sent, and its bytes.
+"""Writing values: which values can be sent, and their bytes.
 
-Owns the encoder that defines the semantics of `spec/wire.md`, section Values, for Python; `values.py` reads what this
-file writes. `accelerated.py` gives the same results, faster; whatever it is not sure of, it leaves to this file. Must
-not know frames or sockets.
+Owns the encoder that defines, for Python, the semantics of `spec/wire.md`, section Values. `values.py` reads what this
+file writes. `accelerated.py` gives the same results faster, and leaves to this file all values that it is not sure
+about. Must not know frames or sockets.
 """
 
 import sys
@@ -23,8 +23,8 @@ _FLOAT = Struct(">Bd").pack
 
 
 class _Writer:
-    """One value on its way out. `raws` is None where bodies are not wanted. `converts`: an annotation has said that
-    what stands here may be of a type that is not a builtin."""
+    """The writer of one value. `raws` is None if bodies are not wanted. `converts`: according to an annotation, the
+    value here may be of a type that is not a builtin."""
 
     __slots__ = ("out", "raws", "offset", "limit", "converts")
 
@@ -37,7 +37,7 @@ class _Writer:
 
 
 class Typed:
-    """A result whose annotation names types that are not builtins: those are converted."""
+    """A result whose annotation names types that are not builtins. Values of these types are converted."""
 
     __slots__ = ("value",)
 
@@ -46,7 +46,7 @@ class Typed:
 
 
 def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: bool = True) -> "Encoded":
-    """The value's bytes, or `Bodied` if it has large byte strings at its top or one level below."""
+    """Returns the value's bytes, or `Bodied` if it has large byte strings at its top or one level below."""
     raws: "Optional[List[Any]]" = [] if bodies else None
     writer = _Writer(raws, limit)
     try:
@@ -106,7 +106,7 @@ def _write_int(writer: _Writer, value: int, depth: int) -> None:
 
 
 def _write_big(out: bytearray, value: int) -> None:
-    # One bit for the sign; the magnitude of a negative number is one less than it looks in two's complement.
+    # One bit is for the sign. In two's complement, the magnitude of a negative number is one less.
     bits = (value if value >= 0 else ~value).bit_length()
     _write_ext(out, EXT_BIG, value.to_bytes(bits // 8 + 1, "big", signed=True))
 
@@ -169,7 +169,7 @@ def _write_bytes(writer: _Writer, value: "Any", depth: int) -> None:
 
 
 def _write_memoryview(writer: _Writer, value: memoryview, depth: int) -> None:
-    # Its length counts items, which may be larger than bytes, and its bytes may have gaps.
+    # Its length counts items, which may be larger than bytes, and its memory may have gaps.
     _write_bytes(writer, value.cast("B") if value.c_contiguous and value.ndim else value.tobytes(), depth)
 
 
@@ -233,9 +233,10 @@ def _write_dict(writer: _Writer, value: "Any", depth: int) -> None:
 
 
 def _loaded(module: str, name: str) -> "Any":
-    """A class of a module that we do not import ourselves: a value can be of it only if somebody else has.
+    """Returns a class of a module that we do not import ourselves. A value can have this type only if other code
+    imported it.
 
-    Another thread may be in the midst of importing it; then it has no such class yet, and no value is of it.
+    Another thread may be importing it right now. Then the class does not exist yet, and no value has this type.
     """
     found = getattr(sys.modules.get(module), name, None)
     return found if isinstance(found, type) else ()
@@ -261,7 +262,8 @@ def _step(key: "Any") -> str:
 
 
 def _write_other(writer: _Writer, value: "Any", depth: int) -> None:
-    """What is not exactly a builtin: subclasses, enums, dataclasses, models, datetimes, and what is refused."""
+    """Writes what is not exactly a builtin: subclasses, enums, dataclasses, models, datetimes, and values that are
+    refused."""
     kind = type(value)
     if kind is Typed:
         writer.converts = True
@@ -296,7 +298,7 @@ def _write_dataclass(writer: _Writer, value: "Any", depth: int) -> None:
 
 
 def _write_fields(writer: _Writer, fields: "Dict[str, Any]", depth: int) -> None:
-    """The fields of a class, whose annotations have said what they are."""
+    """Writes the fields of a class, whose annotations give their types."""
     before, writer.converts = writer.converts, True
     _write_dict(writer, fields, depth)
     writer.converts = before
@@ -321,7 +323,8 @@ def _write_datetime(writer: _Writer, value: "Any") -> None:
         raise BadValue(f"{type_name(value)} cannot be sent as a datetime: {error}") from None
 
 
-# What is converted where an annotation says so: a module, its class, and what is sent. `typed.py` has the way back.
+# The types that are converted where an annotation names them: a module, its class, and the conversion. `typed.py` has
+# the way back.
 _CONVERTED: "Tuple[Tuple[str, str, Callable[[Any], Any]], ...]" = (
     ("decimal", "Decimal", str),
     ("uuid", "UUID", str),
@@ -361,8 +364,8 @@ _WRITERS: "Dict[type, Callable[[_Writer, Any, int], None]]" = {
     frozenset: _write_list,
     dict: _write_dict,
 }
-# Subclasses are written as what they extend. A copy of the plain type comes first: an overridden `__len__` that says
-# something else than the iteration gives must not reach the wire.
+# Subclasses are written as the type that they extend. The value is first copied to the plain type, because an
+# overridden `__len__` that disagrees with the iteration must not reach the wire.
 _BASES: "Tuple[Tuple[type, Callable[[_Writer, Any, int], None], Callable[[Any], Any]], ...]" = (
     (str, _write_str, str.__str__),
     (int, _write_int, int.__int__),

@@ -26,7 +26,7 @@ _sources: "Dict[str, List[bytes]]" = {}
 
 
 class Refused(Exception):
-    """A call that is not made, for a reason that has its own kind."""
+    """A call that is not made, for a reason that has a kind of its own."""
 
     __module__ = "snakepit"
 
@@ -36,17 +36,18 @@ class Refused(Exception):
 
 
 def error_map(error: BaseException, kind: "Optional[str]" = None) -> "Dict[str, Any]":
-    """The error map of an exception."""
+    """Returns the error map of an exception."""
     try:
         return _error_map(error, kind, set(), MAX_CAUSES)
-    except BaseException as broken:  # whatever a hostile exception does, the call is answered
+    except BaseException as broken:  # the call is answered, whatever a hostile exception does
         name = type(error).__name__
         message = f"{name}, which could not be described: {type(broken).__name__}"
         return {"kind": kind or "exception", "type": name, "message": message}
 
 
 def encode_error(codec: "Codec", error: BaseException, limit: int) -> bytes:
-    """The error map's bytes. Of an error that is too long for its frame, what it is and how its message begins."""
+    """Returns the bytes of the error map. If the error is too long for its frame: its identity and the start of its
+    message."""
     whole = error_map(error)
     try:
         encoded = codec.encode(whole, "error", limit, False)
@@ -102,7 +103,7 @@ def _kind_of(error: BaseException) -> str:
 
 def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit):
-        return f"the command called for the end of the process (exit status {_text_of(error.code)})"
+        return f"the command tried to end the process (exit status {_text_of(error.code)})"
     if isinstance(error, HostError):
         return _clean(str(error))
     return _text_of(error)
@@ -116,7 +117,7 @@ def _text_of(thing: "Any") -> str:
 
 
 def _clean(text: str) -> str:
-    """Text that can be sent: of bounded length, exactly `str`, without lone surrogates."""
+    """Returns text that can be sent: of bounded length, exactly `str`, without lone surrogates."""
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} more)"
     return text.encode("utf-8", "backslashreplace").decode()
@@ -139,7 +140,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _parts(error: BaseException, indent: str, depth: int) -> "List[str]":
-    """What an exception group holds, one line each."""
+    """Returns the exceptions in an exception group, one line each."""
     parts = getattr(error, "exceptions", None)
     if not isinstance(parts, tuple) or depth == 0:
         return []
@@ -160,7 +161,7 @@ def _line(filename: str, number: int, function: str) -> str:
 
 
 def _source(filename: str, number: "Optional[int]") -> str:
-    """The line of source, if the file can be read. The last few files are kept."""
+    """Returns the line of source if the file can be read. The last few files are cached."""
     lines = _sources.get(filename)
     if lines is None:
         lines = []

@@ -1,6 +1,6 @@
 """Evaluators: functions that judge the answers of commands.
 
-Owns what an evaluator is given and what it may return. Must not know the wire.
+Owns what an evaluator gets and what it may return. Must not know the wire.
 """
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ _VAR_NAMED, _COROUTINE = 0x08, 0x80
 
 
 def judging(name: str, function: "Callable[..., Any]") -> "Callable[..., Any]":
-    """The function as a command: it gets what it takes of `_GIVEN`, and what it returns is checked."""
+    """Returns the function as a command: it gets what it takes of `_GIVEN`, and its result is checked."""
     taken = _taken(name, function)
     if _code(name, function).co_flags & _COROUTINE:
 
@@ -32,7 +32,7 @@ def judging(name: str, function: "Callable[..., Any]") -> "Callable[..., Any]":
 
 
 def _code(name: str, function: "Any") -> "Any":
-    """The code of the function itself, also of one that is wrapped by `functools.wraps`."""
+    """Returns the code of the function itself, even if it is wrapped with `functools.wraps`."""
     for _ in range(100):
         inner = getattr(function, "__wrapped__", None)
         if inner is None:
@@ -70,7 +70,7 @@ def _checked(name: str, value: "Any") -> "Any":
 
 
 def _score(name: str, value: "Any") -> float:
-    # A text can be made a float, too, and is none.
+    # A text can be converted to a float, too, but is not a score.
     if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
         raise TypeError(f"evaluator {name!r} returned {value!r}: {_MAY_RETURN}")
     score = float(value)

@@ -1,7 +1,8 @@
 """The flusher: no gathered answer waits longer than about a millisecond.
 
-Owns a thread that is started when answers are held back for the first time, and sleeps without waking up while none
-are. It is the guarantee behind a guess: the loop holds an answer back only before a call that it believes to be quick.
+Owns a thread that is started when answers are held back for the first time, and that sleeps without waking up while
+there are none. It is the guarantee behind a guess: the loop holds an answer back only before a call that it believes to
+be quick.
 """
 
 import sys
@@ -15,7 +16,7 @@ PATIENCE = 0.001
 
 
 class Flusher:
-    """`watch` is called by the loop whenever it starts something while answers wait."""
+    """The thread that sends held answers. The loop calls `watch` whenever it starts something while answers wait."""
 
     def __init__(self, connection: "Connection") -> None:
         self.connection = connection
@@ -45,7 +46,8 @@ class Flusher:
                 if connection.batch == seen:
                     connection.flush()
             elif connection.batch == seen:
-                # Nothing came and nothing went. Said before looking again: who adds in between calls.
+                # Nothing came and nothing was sent. The flag is cleared before the check: code that adds answers in
+                # between calls `watch`.
                 self.awake = False
                 if not connection.parts:
                     self._called.acquire()

@@ -10,7 +10,7 @@ from struct import Struct
 
 VERSION = 1
 BODIES = 1
-MORE = 2  # of RESULTS: another frame goes on with them
+MORE = 2  # of RESULTS: another frame continues them
 HEADER_SIZE = 16
 
 HELLO = 1
@@ -50,15 +50,15 @@ unpack_u32 = _U32.unpack_from
 
 
 class Fault(Exception):
-    """The other side broke the protocol; the sentence says how. Nothing after it can be trusted."""
+    """The other side violated the protocol; the sentence says how. Nothing after it can be trusted."""
 
 
 def word_of(kind: int, flags: int = 0) -> int:
-    """The second number of a header."""
+    """Returns the second number of a header."""
     return VERSION | kind << 8 | flags << 16
 
 
-# What each side may send is small enough to list: any other word is a fault, by whatever part of it is wrong.
+# What each side may send is small enough to list. Any other word is a fault, whichever part of it is wrong.
 FROM_HOST = frozenset(
     word_of(kind, flags)
     for kind in (
@@ -69,14 +69,14 @@ FROM_HOST = frozenset(
 
 
 def read_credit(message: object) -> "tuple[int, int]":
-    """How many items and bytes more a stream may send."""
+    """Reads how many more items and bytes a stream may send."""
     if type(message) is list and list(map(type, message)) == [int, int]:
         return message[0], message[1]
     raise Fault("a credit that is not [items, bytes]")
 
 
 def explain(word: int) -> str:
-    """What is wrong with a word that is in no list."""
+    """Explains what is wrong with a word that is in neither list."""
     version, kind, flags = word & 0xFF, word >> 8 & 0xFF, word >> 16
     if version != VERSION:
         return f"a frame of version {version}; this worker speaks version {VERSION}"
@@ -88,7 +88,7 @@ def explain(word: int) -> str:
 
 
 def split_bodies(payload: memoryview) -> "tuple[memoryview, memoryview]":
-    """The head and the raw bytes of a payload whose frame has the flag BODIES."""
+    """Returns the head and the raw bytes of a payload whose frame has the flag BODIES."""
     if len(payload) < 4:
         raise Fault("a frame with bodies whose head has no length")
     stop = 4 + unpack_u32(payload)[0]

@@ -1,8 +1,8 @@
-"""Calls that come over gRPC: the concurrent loop with the threads of a gRPC server.
+"""Calls over gRPC: the concurrent loop with the threads of a gRPC server.
 
-Owns how an RPC becomes a call of `running.py` and how its outcome becomes a reply. A plain command runs in the thread in
-which gRPC hands over its RPC: a second one would cost each call two changes of threads. Streams run in a thread of the
-loop's own, and async commands in its event loop, while the RPC's thread waits for what they bring.
+Owns how an RPC becomes a call of `running.py` and how its outcome becomes a reply. A plain command runs in the thread
+in which gRPC delivers its RPC: another thread would cost each call two thread switches. Streams run in a thread of the
+loop's own, and async commands in its event loop, while the RPC's thread waits for their results.
 """
 
 from _queue import SimpleQueue
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from .life import Life
     from .encode import Encoded
 
-# What a stream may have ready for gRPC, which takes the next message when the flow control of HTTP/2 has let the last one
-# through.
+# The items and bytes that a stream may have ready for gRPC, which takes the next message when the flow control of
+# HTTP/2 has let the previous one through.
 AHEAD = [16, 256 << 10]
-# Without a deadline, gRPC has one in some hundred years.
+# Without a deadline, gRPC reports one in about a hundred years.
 NEVER = 1e8
 _RESULT, _ERROR = word_of(RESULT), word_of(ERROR)
-# One that is too long for a reply is cut to so much of it.
+# An error that is too long for a reply is cut to this fraction of the limit.
 SHORT = 16
 
 
 class Post(Connection):
-    """In place of the socket: what the loop sends beside its answers goes to the host through Link."""
+    """Replaces the socket: what the loop sends besides its answers goes to the host through Link."""
 
     def __init__(self, max_frame: int) -> None:
         self.max_frame = max_frame
         self.parts = []
         self.forked = False
         self.gone = self._nobody
-        # Serialized messages; None is the last.
+        # Serialized messages; None is the last one.
         self.link: "SimpleQueue[Optional[bytes]]" = SimpleQueue()
 
     def descriptor(self) -> None:
@@ -65,13 +65,13 @@ class Post(Connection):
         pass
 
     def disown(self) -> None:
-        """In a forked child: the server and its threads are the parent's."""
+        """Gives up the connection in a forked child: the server and its threads belong to the parent."""
         self.forked = True
         self.post = self.say = self.leave_child  # type: ignore[assignment,method-assign]
 
 
 class Inline(Codec):
-    """A codec that leaves long byte strings in the value: gRPC copies them anyway."""
+    """A codec that leaves long byte strings in the value, because gRPC copies them anyway."""
 
     def __init__(self, choice: str) -> None:
         super().__init__(choice)
@@ -108,23 +108,23 @@ class RpcCall(Running):
         milliseconds = None if left > NEVER else left * 1000
         super().__init__(loop, request.call, [request.command, args, milliseconds, options], monotonic(), False)
         self.streams = streams
-        # A plain call may run; or a call that others run is answered.
+        # Released when a plain call may run, or when a call that runs elsewhere is answered.
         self.turn = Lock()
         self.turn.acquire()
         # A message, or its bytes.
         self.reply: "Any" = None
         if streams:
-            # Replies with their sizes; None after the last.
+            # Replies with their sizes; None after the last one.
             self.replies: "SimpleQueue[Any]" = SimpleQueue()
         self.telemetry: "list[Any]" = []
-        # How many messages it has said through Link.
+        # The number of messages that it has sent through Link.
         self.said = 0
-        # The host wants to know when it is over.
+        # Whether the host wants to know when the call is over.
         self.is_asked_for = False
 
     def run(self) -> None:
-        """As any call, but a plain one in a few steps: this is what the most are, and each step counts in a thread that comes
-        from gRPC's work."""
+        """Runs the call as any other, but a plain call in a few steps: most calls are plain, and each step counts in
+        a thread that comes from gRPC's work."""
         if self.streams:
             super().run()
             return
@@ -150,10 +150,10 @@ class RpcCall(Running):
             loop.connection.leave_child()
         self.settle(word, outcome)
 
-    # --- cancel and credit: these come in threads of gRPC, and tasks live in that of the event loop ---
+    # --- cancel and credit: these come in threads of gRPC, while tasks live in the event loop's thread ---
 
     def rpc_is_over(self) -> None:
-        """The host has ended the RPC, its deadline has, or it was answered."""
+        """Reacts to the end of the RPC: the host ended it, its deadline passed, or it was answered."""
         if self.loop.calls.get(self.call) is self:
             self.cancel(1)
 
@@ -163,7 +163,7 @@ class RpcCall(Running):
     def add_credit(self, message: "Any") -> None:
         self.loop.in_loop(self.is_async, super().add_credit, message)
 
-    # --- what goes to the host ---
+    # --- messages to the host ---
 
     def send_item(self, item: "Any") -> None:
         encoded = self.loop.codec.encode(item, "item", self.loop.connection.max_frame)
@@ -174,7 +174,7 @@ class RpcCall(Running):
         self.replies.put((value_reply(encoded), len(encoded)))
 
     def settle(self, word: int, outcome: "Any") -> None:
-        """It is answered: with a value, an error, or the end of a stream."""
+        """Answers the call: with a value, an error, or the end of a stream."""
         has_more = bool(self.telemetry or self.said)
         if word == _RESULT:
             self.reply = CallReply(value=Value(data=outcome)) if has_more else value_reply(outcome)
@@ -251,7 +251,7 @@ class Calls(Concurrent):
         self.wake = self.drained.set
 
     def run(self) -> None:
-        """Until the host is done with this worker, and the last call is over."""
+        """Serves until the host is done with this worker and the last call is over."""
         if self.tasks is not None:
             self.tasks.run()
         else:
@@ -263,7 +263,7 @@ class Calls(Concurrent):
             self.wake()
 
     def in_loop(self, is_async: bool, function: "Callable[..., Any]", *args: "Any") -> None:
-        """Does it in the thread of the event loop, if it concerns what lives there."""
+        """Calls the function in the thread of the event loop if the call lives there, otherwise in this thread."""
         if is_async and self.tasks is not None and get_ident() != self.tasks.thread:
             self.tasks.loop.call_soon_threadsafe(function, *args)
         else:
@@ -298,7 +298,7 @@ class Calls(Concurrent):
             running.add_credit([1, reply[1]])
 
     def _accept(self, request: "Any", context: "Any", streams: bool) -> "Any":
-        """The call, or the reply to one that cannot be made."""
+        """Returns the call, or the reply to a call that cannot be made."""
         codec = self.codec
         if codec.due:
             codec.accelerate()
@@ -310,7 +310,7 @@ class Calls(Concurrent):
 
     def _begin_rpc(self, running: RpcCall, context: "Any") -> None:
         self._begin(running)
-        # Only now is it among the calls, where the end of its RPC is looked for; it may have come already.
+        # Only now is the call in the table, where the end of its RPC looks for it. The RPC may have ended already.
         if not context.add_callback(running.rpc_is_over):
             running.cancel(1)
 
@@ -329,14 +329,15 @@ class Calls(Concurrent):
         running.settle(word, encoded)
 
     def _is_for_thread(self, running: Running) -> bool:
-        """Those that do not stream have the threads of their RPCs."""
+        """Reports whether a thread of the loop may run the call. Calls that do not stream have the threads of their
+        RPCs."""
         assert type(running) is RpcCall
         return running.streams and not running.is_async
 
     def _end(self, running: Running) -> "Optional[Running]":
         following = super()._end(running)
         assert type(running) is RpcCall
-        # Asked for while it was among the calls, or never: both look at it under the lock.
+        # Requested while the call was in the table, or never: both sides check under the lock.
         if running.is_asked_for:
             self.connection.say(running.call, ended={})
         return following
@@ -356,7 +357,7 @@ class Calls(Concurrent):
     # --- Link, in the thread that reads it ---
 
     def cancel(self, call: int, stage: int) -> None:
-        """The host has ended the RPC of a call, and wants to know when it is over."""
+        """Cancels a call whose RPC the host has ended. The host wants to know when the call is over."""
         with self.lock:
             running = self.calls.get(call)
             if running is not None:
@@ -391,7 +392,7 @@ _PLAIN = ("kind", "type", "message", "traceback", "notes", "nearest", "parameter
 
 
 def error_message(error: "Dict[str, Any]") -> "Any":
-    """An error map as its message."""
+    """Converts an error map to a message."""
     made = Error(**{key: error[key] for key in _PLAIN if key in error})
     if "cause" in error:
         made.cause.CopyFrom(error_message(error["cause"]))
@@ -399,7 +400,7 @@ def error_message(error: "Dict[str, Any]") -> "Any":
 
 
 def error_of(message: "Any") -> "Dict[str, Any]":
-    """A message as the error map that `HostError` shows."""
+    """Converts a message to the error map that `HostError` shows."""
     error: "Dict[str, Any]" = {"kind": message.kind, "message": message.message}
     for key in ("type", "traceback", "parameter", "path"):
         if message.HasField(key):

@@ -1,8 +1,8 @@
 """The messages of `spec/snakepit.proto`, and those of gRPC's own health service.
 
-Owns their descriptors, which are put together here when a worker starts. Generated code would be tied to the version of
-protobuf that generated it, and refuses to run with an older one; descriptors are what all versions share. A test compares
-them with the specification. Must not know what the messages are for.
+Owns their descriptors, which are built here when a worker starts. Generated code would be tied to the version of
+protobuf that generated it, and refuses to run with an older one; all versions share descriptors. A test compares them
+with the specification. Must not know the purpose of the messages.
 """
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
-    # Type, name and number; `optional` and `repeated` stand before the type, `oneof NAME` too.
+    # Type, name and number; `optional` and `repeated` precede the type, and so does `oneof NAME`.
     Fields = Tuple[str, ...]
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
@@ -80,7 +80,7 @@ def _file(name: str, package: str, messages: "Dict[str, Fields]", enums: "Dict[s
         made = file.message_type.add(name=message)
         for field in fields:
             _add_field(made, f".{package}.", field, enums)
-        # The invented groups of optional fields stand behind the real ones.
+        # The implicit oneofs of optional fields come after the real ones.
         for field in made.field:
             if field.proto3_optional:
                 field.oneof_index = len(made.oneof_decl)
@@ -101,7 +101,7 @@ def _add_field(message: "Any", package: str, text: str, enums: "Dict[str, Any]")
             message.oneof_decl.add(name=before[1])
             groups.append(before[1])
         field.oneof_index = groups.index(before[1])
-    if kind == "map":  # from string to string; others are not needed
+    if kind == "map":  # from string to string; no others are needed
         entry = message.nested_type.add(name=f"{name.capitalize()}Entry")
         entry.options.map_entry = True
         for index, part in enumerate(("key", "value")):
@@ -116,7 +116,7 @@ def _add_field(message: "Any", package: str, text: str, enums: "Dict[str, Any]")
         field.type = _FIELD.Type.Value(f"TYPE_{kind.upper()}")
 
 
-# Their own pool: a worker that has generated code of the same file in the common one does not meet it.
+# A pool of its own, so that it does not collide with generated code of the same file in the common pool.
 _pool = descriptor_pool.DescriptorPool()
 for _each in (
     _file("snakepit.proto", "snakepit.v1", SNAKEPIT, SNAKEPIT_ENUMS),
@@ -133,7 +133,8 @@ def _class(name: str) -> "Any":
 
 
 def value_reply(data: bytes) -> bytes:
-    """`CallReply(value=Value(data=data))` as it is sent. Made by hand: protobuf would copy the value three times."""
+    """Returns `CallReply(value=Value(data=data))` in serialized form. Built by hand, because protobuf would copy the
+    value three times."""
     value = b"\n" + _varint(len(data))
     return b"".join((b"\n", _varint(len(value) + len(data)), value, data))
 
@@ -150,7 +151,7 @@ def _varint(number: int) -> bytes:
 
 
 def serialized(reply: "Any") -> bytes:
-    """A reply, which may be bytes already."""
+    """Serializes a reply, unless it is bytes already."""
     if type(reply) is bytes:
         return reply
     made: bytes = reply.SerializeToString()

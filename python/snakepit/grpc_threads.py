@@ -1,9 +1,9 @@
 """The threads in which a gRPC server runs its calls.
 
-Owns how many there are. The executor of the standard library starts one more whenever none is idle at the moment, so many
-short calls at a time would be done by as many threads, which then fight for the interpreter. Here a few are enough beside
-those that are held by a call; while all are held and others wait, there is one more every few milliseconds. It is what
-grpcio takes for an executor, and no more.
+Owns how many there are. The executor of the standard library starts another thread whenever none is idle at that
+moment. So many short concurrent calls would get as many threads, which then compete for the interpreter. Here, a few
+threads are enough beside those that are held by a call. While all threads are held and jobs wait, another one is
+started every few milliseconds. This is as much of an executor as grpcio needs, and no more.
 """
 
 from _queue import SimpleQueue
@@ -14,11 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional, Set
 
-# So many are started as they are needed, and stay.
+# This many threads are started on demand, and stay.
 FEW = 3
-# In this time, somebody takes a job, or all are held.
+# In this time, a thread takes a job, or all threads are held.
 PATIENCE = 0.002
-# In this time, somebody takes a job, whatever it looks like.
+# After so many of these times without progress, another thread is started even if not all are held.
 LONG = 50
 
 
@@ -52,16 +52,16 @@ class Job:
 
 
 class Threads:
-    """Runs jobs in the order in which they come."""
+    """Runs jobs in the order in which they arrive."""
 
     def __init__(self) -> None:
         self.jobs: "SimpleQueue[Job]" = SimpleQueue()
-        # The threads that a call has, however long: other work of grpcio's is short.
+        # The threads that a call holds, for however long. Other work of grpcio is short.
         self.held: "Set[int]" = set()
         # Guards the two counts.
         self.lock = allocate_lock()
         self.started = 0
-        # Threads that wait, less the jobs that wait for them.
+        # The number of threads that wait, less the jobs that wait for them.
         self.free = 0
         self.taken = 0
         self.is_watched = False
@@ -86,7 +86,7 @@ class Threads:
         return job
 
     def holding(self, method: "Callable[[Any, Any], Any]") -> "Callable[[Any, Any], Any]":
-        """A method that answers with one value, and has its thread until then."""
+        """Wraps a method that answers with one value, and holds its thread until then."""
 
         def hold(request: "Any", context: "Any") -> "Any":
             thread = get_ident()
@@ -99,7 +99,7 @@ class Threads:
         return hold
 
     def holding_on(self, method: "Callable[[Any, Any], Any]") -> "Callable[[Any, Any], Any]":
-        """A method that answers with a stream, and has its thread until the host has taken the last of it."""
+        """Wraps a method that answers with a stream, and holds its thread until the host has taken the last item."""
 
         def hold(request: "Any", context: "Any") -> "Any":
             self.held.add(get_ident())
@@ -125,7 +125,7 @@ class Threads:
                 return
 
     def _may_leave(self) -> bool:
-        """There are enough without this one."""
+        """Reports whether there are enough threads without this one."""
         with self.lock:
             leaves = self.started - len(self.held) > FEW
             self.started -= leaves
@@ -142,13 +142,13 @@ class Threads:
                 pass
 
     def _see_to_jobs(self) -> None:
-        """Starts one more thread whenever jobs wait and nobody takes any."""
+        """Starts another thread whenever jobs wait and no thread takes any."""
         looks = 0
         while True:
             seen = self.taken
             self.never.acquire(True, PATIENCE)
             if self.jobs.empty():
-                # Looked at again after this: who submits in between calls.
+                # The queue is checked again after this, because code that submits a job in between calls `_watch`.
                 self.called.acquire(True)
                 looks = 0
                 continue

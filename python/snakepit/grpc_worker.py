@@ -1,6 +1,6 @@
 """A worker that is a gRPC server, from its start to its end: `spec/snakepit.proto`.
 
-Owns the server, its ready line, and who may call it. What a call is, `grpc_loop.py` knows. Needs grpcio and protobuf.
+Owns the server, its ready line, and the access to it. `grpc_loop.py` handles the calls. Needs grpcio and protobuf.
 """
 
 import os
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
     from .grpc_loop import Calls
 
-# What stands around a value in its message.
+# The room for what surrounds a value in its message.
 AROUND = 1 << 20
 SECRET = "snakepit-secret"
 FORKS = "GRPC_ENABLE_FORK_SUPPORT"
-# The oldest that serve: grpcio is the first for Python 3.9, and protobuf the first that knows `optional` in proto3.
+# The oldest versions that work: the first grpcio for Python 3.9, and the first protobuf that knows `optional` in
+# proto3.
 OLDEST = {"grpcio": (1, 33), "protobuf": (3, 12)}
 
 
 def serve(worker: str, address: str) -> "NoReturn":
     """Runs the worker, and ends the process."""
-    # What grpcio does in a forked child, so that it could use gRPC, ends or blocks many a child of a server.
+    # The fork support of grpcio, which keeps gRPC usable in forked children, often ends or blocks the children of a
+    # server.
     is_unsaid = FORKS not in os.environ
     os.environ.setdefault(FORKS, "0")
     try:
@@ -33,7 +35,7 @@ def serve(worker: str, address: str) -> "NoReturn":
         check_version("protobuf", protobuf.__version__)
         from .grpc_loop import Calls, Inline, Post
     except ImportError as error:
-        _leave(f"this worker is to serve gRPC, and cannot: {error}; run: {sys.executable} -m pip install grpcio protobuf")
+        _leave(f"this worker cannot serve gRPC: {error}; run: {sys.executable} -m pip install grpcio protobuf")
     from .life import Life
     from .load import load
     from .worker import show_stacks
@@ -52,7 +54,7 @@ def serve(worker: str, address: str) -> "NoReturn":
         show_stacks(life)
         server = Server(calls, address, secret)
         if is_unsaid:
-            os.environ.pop(FORKS, None)  # programs that the worker starts are others
+            os.environ.pop(FORKS, None)  # the worker's child programs are a different matter
     except BaseException as error:
         if not isinstance(error, SystemExit):
             sys.excepthook(type(error), error, error.__traceback__)
@@ -68,7 +70,7 @@ def serve(worker: str, address: str) -> "NoReturn":
 
 
 def check_version(package: str, version: str) -> None:
-    """An older one may be there, and would fail in ways that nobody understands."""
+    """Checks the version of a package. An older version would fail in ways that are hard to understand."""
     parts = [int(part) if part.isdigit() else 0 for part in version.split(".")[:2]]
     oldest = OLDEST[package]
     if tuple(parts) < oldest:
@@ -86,7 +88,7 @@ def _leave(reason: str) -> "NoReturn":
 
 
 class Server:
-    """The gRPC server of a worker. It listens from its beginning on."""
+    """The gRPC server of a worker. It listens as soon as it is created."""
 
     def __init__(self, calls: "Calls", address: str, secret: "Optional[str]") -> None:
         import grpc
@@ -96,7 +98,7 @@ class Server:
         self.calls = calls
         self.threads = Threads()
         self.address = address
-        # A Unix socket is in a directory that nobody else may enter.
+        # A Unix socket is in a directory that no other user may enter.
         is_open = not address.startswith("unix:")
         if is_open and not secret:
             raise RuntimeError(f"a server on {address} can be reached by every user: SNAKEPIT_SECRET must be set")
@@ -115,7 +117,7 @@ class Server:
         self.server.start()
 
     def announce(self) -> None:
-        """The ready line: one write, past what the worker's code may have made of `sys.stdout`."""
+        """Prints the ready line in one write, bypassing whatever the worker's code may have made of `sys.stdout`."""
         from json import dumps
 
         where = {"port": self.port} if self.port > 1 else {"socket": self.address[len("unix:") :]}
@@ -124,7 +126,7 @@ class Server:
             sys.stdout.flush()
         except (AttributeError, OSError, ValueError):
             pass
-        # What was printed before may not have ended its line.
+        # Earlier output may not have ended its line.
         os.write(1, f"\n{line}\n".encode())
 
     def stop(self) -> None:
@@ -163,12 +165,12 @@ class Server:
                     calls.cancel(message.call, message.cancel.stage)
                 elif message.HasField("tool_answer"):
                     calls.tool_answered(message.tool_answer)
-        except Exception:  # the host is gone, or has hung up: grpc raises what says nothing else
+        except Exception:  # the host is gone or has hung up: grpc raises an exception without details
             calls.life.gone()
         calls.drain()
 
     def check(self, request: "Any", context: "Any") -> "Any":
-        """`grpc.health.v1.Health/Check`: whether this worker would answer, as its own hook says."""
+        """Answers `grpc.health.v1.Health/Check`: whether this worker would answer, according to its own hook."""
         import grpc
 
         from .grpc_messages import HealthCheckResponse
@@ -184,7 +186,7 @@ class Server:
         return HealthCheckResponse(status="NOT_SERVING" if self.calls.draining else status)
 
     def watch(self, request: "Any", context: "Any") -> "Any":
-        """The state now, and no news until the end."""
+        """Yields the current state, and nothing more until the end."""
         yield self.check(request, context)
         if context.is_active():
             from threading import Event
@@ -195,7 +197,7 @@ class Server:
 
 
 def _methods(server: Server, secret: "Optional[str]") -> "Any":
-    """The methods by their paths, for those who know the secret."""
+    """Returns the methods by their paths, for callers that know the secret."""
     import grpc
 
     from . import grpc_messages as messages
@@ -216,7 +218,7 @@ def _methods(server: Server, secret: "Optional[str]") -> "Any":
         "/snakepit.v1.Worker/Hello": unary(server.hello, messages.HelloRequest),
         "/snakepit.v1.Worker/Call": unary(threads.holding(server.calls.call), request),
         "/snakepit.v1.Worker/Stream": stream(threads.holding_on(server.calls.stream), request),
-        # What it says is serialized where it is said.
+        # Its messages are already serialized.
         "/snakepit.v1.Worker/Link": grpc.stream_stream_rpc_method_handler(
             threads.holding_on(server.link), messages.FromHost.FromString
         ),

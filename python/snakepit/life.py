@@ -1,4 +1,4 @@
-"""The life of a worker beside its calls: hooks, slate, the engine's own commands, and the ways out.
+"""The life of a worker besides its calls: hooks, slate, the engine's own commands, and the ways to end.
 
 Owns how a worker begins and ends. Must not know how calls are run.
 """
@@ -22,22 +22,22 @@ else:
     import _signal
 
 PAGE = 4096
-BEATS = 3  # where the slate has the number of beats
+BEATS = 3  # the position of the heartbeat count in the slate
 
 
 class Life:
-    """What both loops share."""
+    """The state that both loops share."""
 
     def __init__(self, connection: "Connection") -> None:
         self.connection = connection
         self.registry = registry
         self.slate: "Any" = [0, 0, 0]
-        # The slate's, and of what is behind it.
+        # The page of the slate and of the places behind it.
         self.page: "Optional[mmap]" = None
         self.features: "list[str]" = []
         self.signals: "Dict[str, int]" = {}
         self.run_hook: "Callable[..., Any]" = _call
-        # What is known of tasks: those of calls, with their numbers and names, and the call that has begun another one.
+        # What is known of tasks: the tasks of calls with their numbers and names, and the call that began a given task.
         self.calls_with_tasks: "Callable[[], list[Any]]" = list
         self.call_of_task: "Callable[[Any], Optional[int]]" = _nothing
         self._stopped = False
@@ -48,7 +48,7 @@ class Life:
         }
 
     def map_slate(self, fd: int) -> None:
-        """The page that tells the host, after a death, which call was started last."""
+        """Maps the page that shows the host, after a death, which call was started last."""
         from mmap import mmap
 
         os.set_inheritable(fd, False)
@@ -59,13 +59,14 @@ class Life:
     def beat_when_asked(self, fd: int) -> None:
         """Starts the thread that shows the host, through the slate, that Python code can run.
 
-        It takes no signals: those are meant for the main thread, whose system calls they are to interrupt. It holds no lock
-        while it waits, so that a fork at any moment is as safe as without it, and the end of the process does not wait for it.
+        The thread takes no signals: those are meant for the main thread, whose system calls they must interrupt. It
+        holds no lock while it waits, so a fork at any moment is as safe as without it, and the end of the process does
+        not wait for it.
         """
         before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         try:
             start_new_thread(_answer_beats, (fd, self.slate))
-        except RuntimeError:  # no more threads are to be had: then without it
+        except RuntimeError:  # the system has no more threads, so the worker goes on without heartbeats
             return
         finally:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
@@ -107,10 +108,10 @@ class Life:
 
         return Refused("deadline", "the caller's time was over before the call was started")
 
-    # --- the ways out ---
+    # --- the ways to end ---
 
     def stop(self) -> None:
-        """Runs the hooks for the end, once. One that fails does not keep the others from running."""
+        """Runs the stop hooks, once. A hook that fails does not keep the others from running."""
         if self._stopped or self.connection.forked:
             return
         self._stopped = True
@@ -121,7 +122,7 @@ class Life:
                 sys.excepthook(type(error), error, error.__traceback__)
 
     def bye(self) -> None:
-        """The end that the host has asked for."""
+        """Ends the worker as the host has asked."""
         self.connection.flush()
         self.stop()
         self.connection.post(word_of(BYE), 0, b"")
@@ -130,8 +131,8 @@ class Life:
     def end(self) -> "NoReturn":
         """Ends the process as the interpreter would: threads that are not daemons, exit handlers, streams.
 
-        Only what would then be taken apart piece by piece, which takes several times as long as all the rest of the end, is
-        left to the system.
+        What the interpreter would then dismantle piece by piece is left to the system, since it takes several times as
+        long as the rest of the end.
         """
         threading = sys.modules.get("threading")
         try:
@@ -141,7 +142,8 @@ class Life:
             self._exit(0)
 
     def gone(self) -> "NoReturn":
-        """The host is gone, or done with this worker: no waiting for threads, no more frames."""
+        """Ends the process when the host is gone or done with this worker: without waiting for threads, without more
+        frames."""
         if not self.connection.forked:
             self.stop()
         self._exit(0)
@@ -151,7 +153,7 @@ class Life:
         self._exit(1)
 
     def fault(self, sentence: str) -> "NoReturn":
-        """The host broke the protocol."""
+        """Ends the process because the host violated the protocol."""
         self.connection.fault(sentence)
         self.leave(f"the host sent {sentence}")
 
@@ -170,7 +172,7 @@ class Life:
 
 
 def _answer_beats(fd: int, slate: "Any", read: "Callable[[int, int], bytes]" = os.read) -> None:
-    """Counts one up for each read: several questions that waited have one answer."""
+    """Counts each read. Several requests that waited get one answer."""
     beats = 0
     while True:
         try:
@@ -180,7 +182,7 @@ def _answer_beats(fd: int, slate: "Any", read: "Callable[[int, int], bytes]" = o
             slate[BEATS] = beats
         except OSError:
             return
-        except BaseException:  # an end of memory, or an exception that somebody raises in every thread
+        except BaseException:  # out of memory, or an exception that is raised in every thread
             pass
 
 
@@ -189,4 +191,4 @@ def _call(hook: "Callable[..., Any]", *args: "Any") -> "Any":
 
 
 def _nothing(*args: "Any", **named: "Any") -> None:
-    """A command of the engine that this version has no use for."""
+    """Does nothing: a command of the engine that this version does not use."""

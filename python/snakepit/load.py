@@ -1,6 +1,6 @@
-"""Loading the worker's code: a file, as a script would be loaded, or a module.
+"""Loading the worker's code: a file, loaded like a script, or a module.
 
-Owns `sys.path` and `sys.modules` as the worker's code finds them.
+Owns the state of `sys.path` and `sys.modules` that the worker's code finds.
 """
 
 import os
@@ -29,7 +29,7 @@ def _load(worker: str) -> "ModuleType":
 
 
 def _load_file(worker: str) -> "ModuleType":
-    from _frozen_importlib import module_from_spec  # importlib.util would bring half the standard library
+    from _frozen_importlib import module_from_spec  # importlib.util would import half the standard library
     from _frozen_importlib_external import spec_from_file_location
 
     path = os.path.abspath(worker)
@@ -37,7 +37,7 @@ def _load_file(worker: str) -> "ModuleType":
         raise FileNotFoundError(f"there is no worker file {path}")
     directory = os.path.dirname(path)
     if sys.path and sys.path[0] in ("", os.getcwd()):
-        sys.path[0] = directory  # `python -m` put the working directory there; a script has its own instead
+        sys.path[0] = directory  # `python -m` puts the working directory there; a script has its own directory instead
     else:
         sys.path.insert(0, directory)
     name = os.path.basename(path)
@@ -53,8 +53,8 @@ def _load_file(worker: str) -> "ModuleType":
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # As a script, it is compiled at each start. What was compiled before counts as current when second and size of the
-        # file are the same, and a reload right after a change would bring the old code.
+        # Like a script, it is compiled at each start. A compiled file counts as current if the second and the size of
+        # the file are the same, so a reload right after a change would bring the old code.
         with open(path, "rb") as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
         exec(code, module.__dict__)

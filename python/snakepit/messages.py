@@ -1,4 +1,4 @@
-"""The answer to many calls that came together: an entry for each, in as many frames as they need.
+"""The answer to many calls that came together: an entry for each call, in as many frames as needed.
 
 Owns the bytes of RESULTS. Must not know how the calls are run.
 """
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from .serial import Serial
     from .encode import Encoded
 
-# What stands around an entry that has its RESULTS to itself: the array's header, and the entry's own.
+# What surrounds an entry that is alone in its RESULTS: the header of the array, and that of the entry.
 ARRAY = 5
 ENTRY_FRAME = ARRAY + 2
 GOOD_ENTRY, BAD_ENTRY = b"\x92\xc3", b"\x92\xc2"
 
 
 def results_message(count: int, entries: "Union[bytes, memoryview]") -> bytes:
-    """The payload of a RESULTS."""
+    """Returns the payload of a RESULTS."""
     return b"".join((b"\xdd", count.to_bytes(4, "big"), entries))
 
 
@@ -48,19 +48,20 @@ class Results:
         return BAD_ENTRY + self.loop.failure(error, ENTRY_FRAME)
 
     def keep_in(self, place: "Optional[Place]") -> None:
-        """A place where the entries survive this worker, until they are sent."""
+        """Sets a place where the entries survive this worker until they are sent."""
         self.place = place
         if place is not None:
             self.most = min(self.most, len(place.entries))
             place.open(self.call)
 
     def begins(self, index: int) -> None:
-        """One of the calls is about to begin."""
+        """Records that one of the calls is about to begin."""
         if self.place is not None:
             self.place.words[STARTED] = index + 1
 
     def add(self, entry: bytes) -> None:
-        """Sends those before it if it does not fit into a frame with them, or where they are kept."""
+        """Adds an entry. First sends the entries before it if they do not fit together into a frame, or into the
+        place."""
         if self.size + len(entry) > self.most and self.entries:
             self._send()
         start, self.size = self.size, self.size + len(entry)
@@ -85,13 +86,13 @@ class Results:
         return word_of(RESULTS), results_message(len(self.entries), b"".join(self.entries))
 
     def of(self, outcomes: "List[Any]") -> "Tuple[int, Encoded]":
-        """The answer that consists of these; an exception is its call's error."""
+        """Returns the answer that consists of these outcomes. An exception is the error of its call."""
         if not any(isinstance(outcome, BaseException) for outcome in outcomes):
             try:
-                # All at once, which is faster than one by one, and almost always possible.
+                # All at once is faster than one by one, and almost always possible.
                 entries = [(True, outcome) for outcome in outcomes]
                 return word_of(RESULTS), self.loop.codec.encode(entries, "results", self.limit, False)
-            except Exception:  # one of them, found out below, or all together
+            except Exception:  # caused by one of them, which is found below, or by all together
                 pass
         for outcome in outcomes:
             try:

@@ -1,8 +1,8 @@
 """One call of the concurrent loop.
 
-Owns a call from its frame to its answer, and how it is interrupted: stage 2 of a cancel is an exception that is raised
-in the call's thread by the interpreter, at any instruction. While the SDK itself is at work in that thread, the call is
-shielded, and the exception waits until the user's code goes on.
+Owns a call from its frame to its answer, and its interruption: stage 2 of a cancel is an exception that the interpreter
+raises in the call's thread, at any instruction. While the SDK itself works in that thread, the call is shielded, and
+the exception waits until the user's code goes on.
 """
 
 from _queue import SimpleQueue
@@ -57,16 +57,16 @@ class Running:
         self.is_async = False
         self.command: "Optional[Command]" = None
         self._context: "Optional[Context]" = None
-        # Not known to be quick when it began; the loop's.
+        # Whether the call was not known to be quick when it began. Belongs to the loop.
         self.is_slow = False
-        # Its place among all that have come; the loop's.
+        # The position of the call among all calls that have come. Belongs to the loop.
         self.came = 0
-        # Where its answers are kept, if it is many calls; the loop's.
+        # Where the answers are kept if these are many calls. Belongs to the loop.
         self.place: "Optional[Place]" = None
         self.credit = 0
         self.room = 0
         self.stage = 0
-        # Guards what follows; the thread that reads and the thread that runs meet here.
+        # Guards the fields below, which both the reading thread and the call's thread use.
         self.lock = Lock()
         self.thread = 0
         self.shields = 1
@@ -74,18 +74,18 @@ class Running:
         self.is_thrown = False
         self.wakers: "List[SimpleQueue[Any]]" = []
         self.task: "Any" = None
-        # What it has asked of the host's tools; managed by `tools.py`.
+        # The call's requests to the host's tools; managed by `tools.py`.
         self.asked: "Asked" = {}
 
     @property
     def context(self) -> Context:
-        """Made when it is asked for: most calls do not ask."""
+        """The context, created on demand: most calls do not need it."""
         if self._context is None:
             self._context = Context(self.loop, self.call, self.deadline, self.options)
         return self._context
 
     def resolve(self) -> None:
-        """Finds the command. An unknown one is found out again when it runs."""
+        """Finds the command. An unknown command is reported when the call runs."""
         try:
             self.command = self.loop.life.registry.commands.get(self.name)
         except TypeError:
@@ -95,7 +95,7 @@ class Running:
     # --- cancel ---
 
     def cancel(self, stage: int) -> None:
-        """Called by the reader."""
+        """Cancels the call. Called by the reader."""
         with self.lock:
             self.stage = max(self.stage, stage)
             for waker in self.wakers:
@@ -111,7 +111,8 @@ class Running:
                     _throw(self.thread, self._interruption())
 
     def _interruption(self) -> type:
-        """A class of its own for each interruption: that it is instantiated says that it has arrived."""
+        """Returns a class of its own for each interruption. When the class is instantiated, the interruption has
+        arrived."""
 
         def arrive(error: "Any", *_: "Any") -> None:
             self.is_thrown = False
@@ -120,12 +121,13 @@ class Running:
         return type("Cancelled", (Cancelled,), {"__module__": "snakepit", "__init__": arrive})
 
     def shield(self) -> None:
-        """From here on the SDK works in this thread, and must not be torn apart. Other threads are not interrupted."""
+        """Begins a section in which the SDK works in this thread and must not be interrupted. Other threads are not
+        affected."""
         if get_ident() != self.thread:
             return
         with self.lock:
             if self.is_thrown:
-                # It is on its way, and may arrive at any instruction; taken back, it is raised here.
+                # It is on its way, and may arrive at any instruction. Taken back, it is raised here.
                 _throw(self.thread, None)
                 self.is_thrown = False
                 raise Cancelled()
@@ -160,7 +162,7 @@ class Running:
         self.loop.answer(self.call, word, encoded)
 
     def _settle(self) -> None:
-        """Whatever was to be raised: the user's code is over. Shielded for good."""
+        """Drops whatever was to be raised, because the user's code is over. The call stays shielded."""
         try:
             self.shields = max(self.shields, 1)
             self.shield()
@@ -169,7 +171,7 @@ class Running:
                 self.shields += 1
 
     def check(self) -> "Command":
-        """The command, or the reason why the call is not made."""
+        """Returns the command, or raises the reason why the call is not made."""
         life = self.loop.life
         if self.stage:
             raise Cancelled("cancelled before it was started")
@@ -213,7 +215,7 @@ class Running:
         return results.last()
 
     def _answer_lists(self, command: "Command") -> "List[Any]":
-        """Many calls of a batch command: its function gets lists."""
+        """Answers many calls of a batch command, whose function gets lists."""
         from .batches import Lists
 
         lists = Lists(command, self.args)
@@ -268,7 +270,7 @@ class Running:
     def take_first_credit(self) -> None:
         credit, room = read_credit(self.options["stream"])
         with self.lock:
-            # More may have come before it began.
+            # More may have come before the stream began.
             self.credit += credit
             self.room += room
 
@@ -285,7 +287,7 @@ class Running:
         connection.flush()
 
     def add_credit(self, message: "Any") -> None:
-        """Called by the reader."""
+        """Adds to the credit of the stream. Called by the reader."""
         more, room = read_credit(message)
         with self.lock:
             self.credit += more
@@ -295,7 +297,7 @@ class Running:
         if self.task is not None:
             self.task.wake()
 
-    # --- what its context asks for ---
+    # --- what its context needs ---
 
     def tell(self, kind: int, value: "Any") -> None:
         self.shield()
@@ -311,7 +313,7 @@ class Running:
         connection.flush()
 
     def prepare(self, tool: str, args: "Any", options: "Any", waiter: "Any") -> "Tuple[int, Encoded]":
-        """A HOST_CALL that is still to be sent, and its number; its answers go to the waiter."""
+        """Returns a HOST_CALL that is still to be sent, and its number. The answers go to the waiter."""
         loop = self.loop
         number = loop.wait_for(waiter)
         try:
@@ -326,7 +328,7 @@ class Running:
     def ask(self, message: "Encoded") -> None:
         """Sends a HOST_CALL that `ToolCalls` has admitted."""
         loop = self.loop
-        # After it was let in: either this sees that the call is over, or the end of the call sees what it asks for.
+        # After the admission: either this sees that the call is over, or the end of the call sees the request.
         if loop.calls.get(self.call) is not self:
             raise RuntimeError(f"call {self.call} is over")
         loop.connection.post(word_of(HOST_CALL), self.call, message)
@@ -343,7 +345,7 @@ class Running:
         return number
 
     def forget(self, number: int) -> None:
-        """A tool call is over, or will not be."""
+        """Removes a tool call that is over or will not be made."""
         del self.loop.waiters[number]
         self.loop.tools.leave(self, number)
 
@@ -400,13 +402,12 @@ class Running:
             self.forget(number)
 
     def withdraw(self, number: int) -> None:
-        """A tool's stream is no longer wanted. Perhaps in a finalizer, which may run at any allocation, also inside of a
-        flush."""
+        """Withdraws from the stream of a tool. May run in a finalizer, at any allocation, even inside a flush."""
         self.loop.connection.post(word_of(HOST_CANCEL), self.call, self.loop.codec.encode([number]))
         self.loop.connection.nudge()
 
     def _wait(self, answers: "SimpleQueue[Any]", number: int) -> "Tuple[int, Any, int]":
-        """The next answer of a tool; stage 2 of a cancel ends the wait."""
+        """Waits for the next answer of a tool. Stage 2 of a cancel ends the wait."""
         with self.lock:
             self.wakers.append(answers)
         try:

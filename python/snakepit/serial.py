@@ -1,9 +1,9 @@
 """The serial loop: one call at a time, without threads and without an event loop.
 
-Owns the common case, a worker with `concurrency` 1 and sync commands, and is written for speed: what the socket has
-brought is worked off frame by frame, and the answers go out together when nothing is left. Code of a call that waits
-(for credit, for a tool of the host) or asks whether it is cancelled reads the socket from inside the call: cancels are
-noted, calls queued, and nested calls served at once. `serial_wait.py` has that half.
+Owns the common case, a worker with `concurrency` 1 and sync commands, and is written for speed. It processes what the
+socket has brought frame by frame, and sends the answers together when nothing is left. When the code of a call waits
+(for credit, for a tool of the host) or asks whether it is cancelled, it reads the socket from inside the call: cancels
+are recorded, calls queued, and nested calls served at once. `serial_wait.py` has that half.
 """
 
 from time import monotonic
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .life import Life
     from .encode import Encoded
 else:
-    from _collections import deque  # what collections.deque is, without the rest of collections
+    from _collections import deque  # the class of collections.deque, without the rest of collections
 
 _CALL = word_of(CALL)
 _CALLS = word_of(CALLS)
@@ -39,17 +39,17 @@ _RESULT = word_of(RESULT)
 _ERROR = word_of(ERROR)
 _ITEM = word_of(ITEM)
 _END = word_of(END)
-# The array around a call's arguments is no level of the value, nor is the array of arrays in CALLS.
+# The array around a call's arguments is not a level of the value, and neither is the array of arrays in CALLS.
 _CALL_DEPTH = MAX_DEPTH + 1
 _CALLS_DEPTH = MAX_DEPTH + 2
 
-# What the codec's shortest way may write: these, and texts and byte strings that fit every frame.
+# What the codec's fastest path may write: these, and texts and byte strings that fit into every frame.
 _NUMBERS = frozenset((type(None), bool, int, float))
 _TEXTS = frozenset((str, bytes))
 SHORT = 1024
-# A payload of so few bytes cannot be nested too deep.
+# A payload with so few bytes cannot be nested too deeply.
 SMALL = MAX_DEPTH
-# Calls up to here take the short way; what larger ones cost lies elsewhere.
+# Calls up to this size take the fast path. The cost of larger calls lies elsewhere.
 MEDIUM = 16 * 1024
 QUICK = 0.0001
 PATIENCE = 0.001
@@ -59,7 +59,7 @@ _DONE = object()
 
 
 class Serial(Runner):
-    """Runs calls in the order in which they come."""
+    """Runs calls in the order in which they arrive."""
 
     def __init__(self, connection: "Connection", codec: "Codec", life: "Life") -> None:
         self.connection = connection
@@ -73,8 +73,8 @@ class Serial(Runner):
         self.flusher = Flusher(connection)
         self.draining = False
         self.queue: "Deque[Tuple[int, int, bytes, float]]" = deque()
-        # The call that runs now. While it is set and `waits.busy` is 0, a cancel may be raised at any instruction:
-        # nothing that must not be torn apart, a write to the socket above all, is done then.
+        # The call that runs now. While it is set and `waits.busy` is 0, a cancel may be raised at any instruction. So
+        # nothing that must not be interrupted, above all no write to the socket, is done then.
         self.call = 0
         self.arrived = 0.0
         self.message: "Any" = None
@@ -92,7 +92,7 @@ class Serial(Runner):
                 self._loop()
                 return
             except Cancelled as late:
-                # It was raised just when the call had come to its end, before that was written down.
+                # It was raised just when the call had ended, before that was recorded.
                 call, self.call, self.waits.busy = self.call, 0, 0
                 if not call:
                     raise
@@ -130,20 +130,20 @@ class Serial(Runner):
                         continue
                     try:
                         if length <= SMALL:
-                            # A copy of a few bytes costs less than another view of them.
+                            # Copying a few bytes costs less than another view of them.
                             message = codec.read_small(connection.buf[pos:stop])
                         else:
                             message = codec.decode(connection.view[pos:stop], None, _CALL_DEPTH)
                     except Exception:
                         message = None
-                    # Never inside of an `except`: the exceptions of a call would be caused by ours.
+                    # Never inside an `except`: ours would become the cause of a call's exceptions.
                     if message is None:
                         self.start(word, call, connection.view[pos:stop])
                         continue
                     try:
                         name, args, left = message
                         command = plain.get(name)
-                        # `before` is the end of the call before, or the read: as good as a look at the clock.
+                        # `before` is the end of the previous call, or the read, and serves as the current time.
                         if stages or left is not None and self.arrived + left / 1000 <= before:
                             command = None
                     except (TypeError, ValueError):
@@ -156,7 +156,7 @@ class Serial(Runner):
                     else:
                         if parts and (command.peak > QUICK or not flusher.awake or len(parts) > MOST_PARTS):
                             self.hold(message)
-                        # What `serve` does, without what a plain call of a known command does not need.
+                        # Does what `serve` does, without what a plain call of a known command does not need.
                         self.message = message
                         self.context = frame = None
                         try:
@@ -194,7 +194,8 @@ class Serial(Runner):
                                 connection.post(_RESULT, call, encoded)
                         self.finished = slate[2] = self.finished + 1
                     if length != room:
-                        # More was there when this call began: what it took tells whether answers may wait for it.
+                        # More frames were there when this call began: its duration shows whether answers may wait for
+                        # it.
                         now = monotonic()
                         if now - before > QUICK:
                             self.took(message, now - before)
@@ -205,7 +206,7 @@ class Serial(Runner):
                         if parts:
                             parts.append(frame)
                             continue
-                        # Alone: nothing waits to be sent or to be done.
+                        # Alone: nothing else waits to be sent or done.
                         is_shared = connection.is_shared
                         if is_shared:
                             lock.acquire()
@@ -234,7 +235,7 @@ class Serial(Runner):
                     self.start(*large)
                     before = monotonic()
                 continue
-            # Everything was consumed, and the buffer has its usual size: `fill` in short.
+            # Everything is consumed, and the buffer has its usual size: a short form of `fill`.
             try:
                 connection.pos = connection.end = 0
                 connection.end = receive(connection.view)
@@ -245,7 +246,8 @@ class Serial(Runner):
                 connection.gone()
 
     def start(self, word: int, call: int, payload: memoryview, bodies: "Optional[bytes]" = None) -> None:
-        """One frame that is not a small call, or that was kept while another call ran. `bodies`: they came apart."""
+        """Handles a frame that is not a small call, or that was kept while another call ran. `bodies`: the bodies,
+        if they came separately."""
         kind = word >> 8 & 0xFF
         if kind != CALL and kind != CALLS:
             self.waits.take(word, call, payload)
@@ -268,13 +270,13 @@ class Serial(Runner):
         self.took(message, monotonic() - before)
 
     def hold(self, message: "Any") -> None:
-        """Answers wait: they are sent now, unless the next command is known to be quick. The flusher watches them."""
+        """Sends the answers that wait, unless the next command is known to be quick. Then the flusher watches them."""
         connection = self.connection
         try:
             command = self.commands[message[0]]
             is_quick = command.peak <= QUICK
             if not is_quick:
-                command.peak /= 2  # forgotten step by step, unless it takes long again
+                command.peak /= 2  # the memory fades step by step, unless the command is slow again
         except (LookupError, TypeError):
             is_quick = False
         if not is_quick or len(connection.parts) > MOST_PARTS:
@@ -283,7 +285,7 @@ class Serial(Runner):
             self.flusher.watch()
 
     def took(self, message: "Any", seconds: float) -> None:
-        """Keeps in mind how long a command takes. After a long call, looks what has come: it may be a cancel."""
+        """Remembers how long a command takes. After a long call, checks what has come, which may be a cancel."""
         try:
             command = self.commands[message[0]]
             command.peak = max(seconds, command.peak)
@@ -295,7 +297,7 @@ class Serial(Runner):
     # --- calls ---
 
     def serve(self, call: int, message: "Any") -> None:
-        """One CALL of any kind, from its arguments to its answer."""
+        """Handles a CALL of any kind, from its arguments to its answer."""
         try:
             if type(message) is not list:
                 raise TypeError
@@ -334,7 +336,7 @@ class Serial(Runner):
 
     def over(self, call: int) -> None:
         self.call = 0
-        self.message = None  # large arguments are not kept until the next call
+        self.message = None  # so that large arguments are not kept until the next call
         self.stages.pop(call, None)
         self.waits.credits.pop(call, None)
         self.finished = self.slate[2] = self.finished + 1
@@ -344,7 +346,7 @@ class Serial(Runner):
         self.connection.post(_ERROR, call, self.failure(error))
 
     def failure(self, error: BaseException, around: int = 0) -> bytes:
-        """The error's bytes; `around` of a frame are not for them."""
+        """Returns the bytes of the error. They leave `around` bytes of the frame free."""
         if self.connection.forked:
             self.connection.leave_child(error)
         from .error import encode_error
@@ -352,7 +354,7 @@ class Serial(Runner):
         return encode_error(self.codec, error, self.limit - around)
 
     def plain_command(self, name: "Any") -> "Command":
-        """A command that does not stream."""
+        """Returns a command that does not stream."""
         command = self.commands.get(name) or self.life.engine_command(name)
         if command.streams:
             raise self.life.streaming(name)
@@ -408,7 +410,7 @@ class Serial(Runner):
             self.call = waits.busy = 0
             waits.signalled = False
 
-    # --- what contexts ask for ---
+    # --- what contexts need ---
 
     def current(self) -> Context:
         if not self.call:

@@ -1,6 +1,6 @@
 """A batch in the serial loop: many calls that came together, for a function that takes lists.
 
-Owns nothing; `batches.py` keeps the books, `messages.py` writes the answer.
+Owns nothing: `batches.py` does the bookkeeping, and `messages.py` writes the answer.
 """
 
 from time import monotonic
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def serve_lists(serial: "Serial", call: int, command: "Command", many: "Any", until: "Optional[float]") -> None:
-    """A CALLS of a batch command, from its arguments to its answer."""
+    """Handles a CALLS of a batch command, from its arguments to its answer."""
     lists = Lists(command, many)
     options = serial.message[3] if len(serial.message) > 3 else None
     while lists.next():

@@ -1,6 +1,6 @@
-"""Many calls that came together, in the serial loop: done one after the other, answered together.
+"""Many calls that came together, in the serial loop: run one after another, answered together.
 
-Owns nothing; `slate.py` has the answers until they are sent.
+Owns nothing: `slate.py` keeps the answers until they are sent.
 """
 
 from time import monotonic
@@ -23,10 +23,10 @@ _SOME_RESULTS = word_of(RESULTS, MORE)
 
 
 def serve_many(serial: "Serial", call: int, message: "Any") -> None:
-    """A CALLS: each of its calls has its own entry, whatever becomes of the others.
+    """Handles a CALLS. Each of its calls has its own entry, whatever happens to the others.
 
-    Entries are kept where they survive this worker until all are sent; those that would not fit there, or into the frame,
-    are for the next frame.
+    Until all entries are sent, they are kept where they survive this worker. Entries that would not fit there, or not
+    into the frame, go into the next frame.
     """
     try:
         name, many, left = message[:3]
@@ -35,7 +35,7 @@ def serve_many(serial: "Serial", call: int, message: "Any") -> None:
         raise Fault("a CALLS that is not [command, [args, ...], deadline, options]") from None
     serial.message = message
     serial.context = None
-    # In this order: a count of 0 beside the last one's id would say that the last one had begun nothing.
+    # The order matters: a count of 0 beside the id of the previous call would say that that call had begun nothing.
     serial.slate[0] = call
     serial.slate[1] = 0
     place = serial.place
@@ -90,5 +90,5 @@ def serve_many(serial: "Serial", call: int, message: "Any") -> None:
     serial.connection.post(_RESULTS, call, results_message(started - first, kept[:size]))
     end(attached)
     serial.over(call)
-    # Not held back: the next call may be the end of this worker.
+    # Not held back: the next call may end this worker.
     serial.connection.flush()

@@ -1,7 +1,7 @@
 """Reading inside a call: what the serial loop does while the user's code waits or asks.
 
 Owns everything that arrives while a call runs: cancels, credit, answers of the host's tools, further calls. There is
-one thread, so the wait itself reads the socket. Must not know how calls are run; it asks `serial.py` to.
+only one thread, so the wait itself reads the socket. Must not know how calls are run: `serial.py` runs them.
 """
 
 from _thread import get_ident
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .serial import Serial
     from .encode import Encoded
 else:
-    from _collections import deque  # what collections.deque is, without the rest of collections
+    from _collections import deque  # the class of collections.deque, without the rest of collections
 
-# How many items and bytes a tool may stream ahead, and after how many it is granted as much again.
+# How many items and bytes a tool may stream ahead, and after how many the same amount is granted again.
 STREAM_CREDIT = [64, 1 << 20]
 ENOUGH_ITEMS, ENOUGH_BYTES = STREAM_CREDIT[0] // 2, STREAM_CREDIT[1] // 2
 # A host that never stops sending must not keep a call from going on.
@@ -33,7 +33,8 @@ _HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
 
 
 def host_call_message(codec: "Codec", number: int, tool: str, args: "Any", options: "Any", limit: int) -> "Encoded":
-    """The payload of a HOST_CALL. The arguments are written on their own, so that an error names its path in them."""
+    """Returns the payload of a HOST_CALL. The arguments are written separately, so that an error names its path in
+    them."""
     if type(tool) is not str:
         raise TypeError(f"the name of a host's tool is a text, not {type(tool).__name__}")
     encoded = codec.encode(args, "args", limit)
@@ -52,7 +53,7 @@ def _bytes(codec: "Codec", value: "Any") -> bytes:
 
 
 class Waits:
-    """`busy` counts how deep the SDK itself is in here; an interrupting signal then waits until it leaves."""
+    """The waits of calls. `busy` counts how deep the SDK itself is in here. Meanwhile an interrupting signal waits."""
 
     def __init__(self, serial: "Serial") -> None:
         self.serial = serial
@@ -64,15 +65,15 @@ class Waits:
         self.signalled = False
         self.number = 0
         self.outer: "List[int]" = []
-        # Items and bytes that were granted and not yet taken.
+        # Items and bytes that were granted and not yet used.
         self.credits: "Dict[int, Tuple[int, int]]" = {}
-        # Each with the length of its payload.
+        # The answers of the tools, each with the length of its payload.
         self.answers: "Dict[int, Deque[Tuple[int, Any, int]]]" = {}
 
     # --- reading ---
 
     def pump(self, flags: int = 0) -> bool:
-        """Reads once and takes every frame that is complete. False: nothing was there."""
+        """Reads once, and takes every complete frame. Returns False if nothing was there."""
         connection = self.connection
         try:
             if not connection.take_all(self._take_inside):
@@ -111,7 +112,7 @@ class Waits:
             self.serial.queue.append((word, call, kept, self.connection.arrived))
 
     def _serve_nested(self, call: int, message: "Any") -> None:
-        """A call inside the wait of another one, which is as it was afterwards."""
+        """Serves a call inside the wait of another one, whose state it restores afterwards."""
         serial = self.serial
         outer = (serial.call, serial.arrived, serial.message, serial.context)
         busy, self.busy, waiting, self.waiting = self.busy, 0, self.waiting, 0
@@ -124,7 +125,7 @@ class Waits:
         serial.call, serial.arrived, serial.message, serial.context = outer
 
     def take(self, word: int, call: int, payload: memoryview) -> None:
-        """A frame that is not a call."""
+        """Takes a frame that is not a call."""
         serial = self.serial
         kind = word >> 8 & 0xFF
         if kind == PING:
@@ -158,13 +159,13 @@ class Waits:
         elif kind == FAULT:
             serial.life.leave(f"the host says: {message}")
         else:
-            raise Fault(f"a frame of kind {kind} at this time")
+            raise Fault(f"a frame of kind {kind} that is not allowed at this time")
 
     def _is_known(self, call: int) -> bool:
         serial = self.serial
         return call == serial.call or call in self.outer or any(call == waiting[1] for waiting in serial.queue)
 
-    # --- what a call asks for ---
+    # --- what a call needs ---
 
     def look(self) -> None:
         """Takes what has come by now, without waiting."""
@@ -180,7 +181,7 @@ class Waits:
         self.busy += 1
 
     def exit(self) -> None:
-        """Back to the user's code; an interruption that came in the meantime is raised now."""
+        """Returns to the user's code, and raises an interruption that came meanwhile."""
         self.busy -= 1
         if self.signalled and not self.busy:
             self.signalled = False
@@ -188,14 +189,15 @@ class Waits:
             self.interrupt()
 
     def interrupt(self) -> None:
-        """Raises `Cancelled`, once, if stage 2 has been asked for the call that runs now."""
+        """Raises `Cancelled`, once, if stage 2 was requested for the call that runs now."""
         call = self.serial.call
         if self.serial.stages.get(call) == 2:
             self.serial.stages[call] = 3
             raise Cancelled()
 
     def on_cancel_signal(self) -> None:
-        """Stage 2 was sent: raised here, in the midst of the user's code, unless the SDK itself is at work."""
+        """Reacts to the signal of stage 2: raises here, in the midst of the user's code, unless the SDK itself is at
+        work."""
         if self.busy or not self.serial.call:
             self.signalled = self.busy > 0
             return
@@ -233,9 +235,9 @@ class Waits:
                 self.exit()
 
     def credit(self, call: int, items: int, room: int) -> "Tuple[int, int]":
-        """Adds what was granted to what is left of items and bytes, and waits until there is some of both.
+        """Adds what was granted to the remaining items and bytes, and waits until there are some of both.
 
-        Asked by the loop, not by the user's code.
+        Called by the loop, not by the user's code.
         """
         self.connection.flush()
         while True:
@@ -295,7 +297,7 @@ class Waits:
         finally:
             del self.answers[number]
             if not over and not self.connection.forked:
-                # Perhaps in a finalizer, which may run at any allocation, also inside of a flush.
+                # May run in a finalizer, at any allocation, even inside a flush.
                 self.connection.post(word_of(HOST_CANCEL), call, self.codec.encode([number]))
                 self.connection.nudge()
 
@@ -312,7 +314,7 @@ class Waits:
         return number
 
     def _answer(self, call: int, number: int) -> "Tuple[int, Any, int]":
-        """The next answer of a tool. Nested calls are served meanwhile; stage 2 of a cancel ends the wait."""
+        """Waits for the next answer of a tool. Nested calls are served meanwhile. Stage 2 of a cancel ends the wait."""
         answers = self.answers[number]
         self.waiting += 1
         try:

@@ -1,7 +1,7 @@
-"""Sessions: what belongs to several calls of one caller.
+"""Sessions: data that belongs to several calls of one caller.
 
-Owns the two places where a session keeps things: `store`, in the host, which survives this worker, and `local`, a dict
-in this worker, for what cannot be sent. Must not know the wire: the store is reached through tools of the host.
+Owns the two places of a session's data: `store`, in the host, which survives this worker, and `local`, a dict in this
+worker, for objects that cannot be sent. Must not know the wire: the store is reached through tools of the host.
 """
 
 from _collections_abc import MutableMapping
@@ -16,7 +16,7 @@ _locals: "Dict[str, Dict[Any, Any]]" = {}
 
 
 class Session:
-    """One session, as one call sees it."""
+    """One session, from the view of one call."""
 
     __slots__ = ("id", "_context")
 
@@ -26,7 +26,7 @@ class Session:
 
     @property
     def local(self) -> "Dict[Any, Any]":
-        """A dict in this worker. It is empty in another worker, and gone when the session ends."""
+        """A dict in this worker. It is empty in other workers, and gone when the session ends."""
         return _locals.setdefault(self.id, {})
 
     @property
@@ -44,7 +44,7 @@ class Session:
 class Store(MutableMapping):  # type: ignore[type-arg]
     """Behaves like a dict whose values travel to the host and back.
 
-    In an `async def` command only `get`, `set`, `delete` and `keys` can be used, and they are awaited.
+    In an `async def` command, only `get`, `set`, `delete` and `keys` are available, and they must be awaited.
     """
 
     __slots__ = ("_session", "_context")

@@ -1,8 +1,9 @@
-"""Signatures: which arguments a function takes, and whether these fit.
+"""Signatures: which arguments a function takes, and whether given arguments fit.
 
-Owns the checks of a command's arguments, prepared once for each command from what the function itself carries
-(importing `inspect` would cost more than a worker's whole start). Annotations of builtin types are checked here, those
-of other types that can be converted are left to `typed.py`; any other is taken as "anything". Must not know the wire.
+Owns the checks of a command's arguments. They are prepared once for each command, from what the function itself
+carries, because importing `inspect` would cost more than the whole start of a worker. Annotations of builtin types are
+checked here, and those of other types that can be converted are left to `typed.py`. All others count as "anything".
+Must not know the wire.
 """
 
 import sys
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _VAR_POSITIONAL, _VAR_NAMED = 0x04, 0x08
 _NONE = type(None)
-# What may arrive where this is annotated. Python's own rules: an int is a float, and a bool is an int.
+# The types that are accepted for an annotation. Python's own rules: an int is a float, and a bool is an int.
 _ACCEPTED: "Dict[Any, Tuple[type, ...]]" = {
     int: (int, bool),
     float: (float, int, bool),
@@ -38,7 +39,7 @@ _CONVERTED = (tuple, set, frozenset)
 
 
 class Annotation:
-    """The types that a parameter takes, and those that a list is made into."""
+    """The types that a parameter takes, and the type that a list is converted to."""
 
     __slots__ = ("types", "accepted", "target")
 
@@ -49,14 +50,14 @@ class Annotation:
         for kind in _CONVERTED:
             if kind in types and list not in types:
                 self.target = kind
-        # The hot path compares with these only: a list that must be converted is not among them.
+        # The hot path compares only with these: a list that must be converted is not among them.
         self.accepted = frozenset(accepted - {list} if self.target else accepted)
 
     def __str__(self) -> str:
         return " or ".join("None" if kind is _NONE else kind.__name__ for kind in self.types)
 
     def fit(self, value: "Any") -> "Any":
-        """The value, converted if need be; TypeError if it does not fit."""
+        """Returns the value, converted if necessary. Raises TypeError if it does not fit."""
         if type(value) in self.accepted:
             return value
         if self.target is not None and type(value) is list:
@@ -66,11 +67,11 @@ class Annotation:
     def _way_out(self, value: "Any") -> str:
         if bytes not in self.types or type(value) is not list:
             return ""
-        return " (a list of numbers is no byte string; from Rust, send args!, Blob or serde_bytes in place of Vec<u8> in a struct)"
+        return " (a list of numbers is not a byte string; from Rust, send args!, Blob or serde_bytes in place of Vec<u8> in a struct)"
 
 
 class Conversion:
-    """An annotation with types that are not builtins. No value fits as it is; each is converted."""
+    """An annotation with types that are not builtins. Every value must be converted."""
 
     __slots__ = ("kind",)
     accepted: "FrozenSet[type]" = frozenset()
@@ -112,7 +113,7 @@ class Signature:
         self.converts_results = _converts_results(plain)
 
     def problem(self, positional: "Any", named: "Dict[str, Any]") -> "Optional[BadArgument]":
-        """Why the function cannot be called with these, or None."""
+        """Returns why the function cannot be called with these arguments, or None."""
         if len(positional) > len(self.names) and not self.takes_more:
             takes = f"{len(self.names)} argument{'s' if len(self.names) != 1 else ''}"
             return BadArgument(f"{self.name} takes {takes} by position, not {len(positional)}")
@@ -139,7 +140,7 @@ class Signature:
 
 
 def prepare(command: "Command") -> None:
-    """What the first call of a command finds out for all later ones."""
+    """Prepares a command at its first call, for all later calls."""
     function = command.function
     if not hasattr(getattr(function, "__func__", function), "__code__"):
         command.run = _unchecked(function)
@@ -159,7 +160,7 @@ def prepare(command: "Command") -> None:
 
 
 def _runner(signature: Signature, function: "Callable[..., Any]") -> "Callable[[Any], Any]":
-    """A function of the call's `args` that checks them and calls the command."""
+    """Returns a function that checks the `args` of a call and calls the command."""
     checks = tuple((key, note.accepted) for key, note in signature.annotations.items())
     indexed = tuple(
         (index, key, signature.annotations[key].accepted)
@@ -197,7 +198,7 @@ def _runner(signature: Signature, function: "Callable[..., Any]") -> "Callable[[
 
 
 def _explain(signature: Signature, positional: "Any", named: "Dict[Any, Any]", error: TypeError) -> None:
-    """Raises the reason in our words, if the call itself could not be made (no frame of the function was entered)."""
+    """Raises the reason in our words if the call itself could not be made (no frame of the function was entered)."""
     problem = signature.problem(positional, named)
     if problem is not None:
         raise problem from None
@@ -206,7 +207,7 @@ def _explain(signature: Signature, positional: "Any", named: "Dict[Any, Any]", e
 def _by_name_with_positional_only(
     signature: Signature, function: "Callable[..., Any]", args: "Dict[str, Any]"
 ) -> "Any":
-    """Arguments by name, although the function takes some by position only."""
+    """Calls a function that has positional-only parameters with arguments by name."""
     problem = signature.problem((), args)
     if problem is not None:
         raise problem
@@ -227,7 +228,7 @@ def _unchecked(function: "Callable[..., Any]") -> "Callable[[Any], Any]":
 
 
 def _annotations(function: "Any", names: "Tuple[str, ...]") -> "Dict[str, Any]":
-    """What is known of each parameter: an `Annotation`, or a `Conversion`."""
+    """Returns what is known of each parameter: an `Annotation`, or a `Conversion`."""
     written = _written(function)
     found: "Dict[str, Any]" = {}
     others = []
@@ -250,7 +251,7 @@ def _annotations(function: "Any", names: "Tuple[str, ...]") -> "Dict[str, Any]":
 
 
 def _converts_results(function: "Any") -> bool:
-    """Whether the function returns, or yields, values of types that are not builtins, and says so."""
+    """Reports whether the function is annotated to return or yield values of types that are not builtins."""
     written = _written(function)
     if "return" not in written or _is_open(written["return"]):
         return False
@@ -269,12 +270,12 @@ def _written(function: "Any") -> "Dict[str, Any]":
 
 
 def _is_open(note: "Any") -> bool:
-    """Whether it says nothing at all, which is not worth a look at `typing`."""
+    """Reports whether the annotation allows anything, so that `typing` need not be examined."""
     return note in ("Any", "typing.Any", "object") or note is object or getattr(note, "_name", None) == "Any"
 
 
 def _types(note: "Any", namespace: "Dict[str, Any]") -> "Optional[List[type]]":
-    """The builtin types that an annotation means, or None if it means others, too."""
+    """Returns the builtin types that an annotation means, or None if it includes other types."""
     if isinstance(note, str):
         return _types_of_text(note, namespace)
     if note is None:
@@ -292,14 +293,14 @@ def _types(note: "Any", namespace: "Dict[str, Any]") -> "Optional[List[type]]":
 
 
 def _is_builtin(note: "Any", namespace: "Dict[str, Any]") -> bool:
-    """Whether what stands in the brackets of an annotation needs no conversion."""
+    """Reports whether the content of an annotation's brackets needs no conversion."""
     if note is Ellipsis or type(note).__name__ == "TypeVar" or _is_open(note):
         return True
     return _types(note, namespace) is not None
 
 
 def _types_of_text(text: str, namespace: "Dict[str, Any]") -> "Optional[List[type]]":
-    """The same for an annotation that is still text, as under `from __future__ import annotations`."""
+    """Does the same for an annotation that is still text, as under `from __future__ import annotations`."""
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1].strip()
@@ -325,12 +326,12 @@ def _types_of_text(text: str, namespace: "Dict[str, Any]") -> "Optional[List[typ
 
 
 def _known(note: "Any", namespace: "Dict[str, Any]") -> "Optional[List[type]]":
-    """What a name of the module stands for: a type, or an alias such as `Number = Union[int, float]`."""
+    """Resolves a name of the module: a type, or an alias such as `Number = Union[int, float]`."""
     return None if isinstance(note, str) else _types(note, namespace)
 
 
 def _split(text: str, separator: str) -> "List[str]":
-    """Splits outside of brackets."""
+    """Splits at the separator outside brackets."""
     parts, depth, start = [], 0, 0
     for index, letter in enumerate(text):
         if letter == "[":
@@ -344,7 +345,7 @@ def _split(text: str, separator: str) -> "List[str]":
 
 
 def _all(many: "List[Optional[List[type]]]") -> "Optional[List[type]]":
-    """All types of a union, unless one of its members is not simple."""
+    """Returns all types of a union, or None if one of its members is not simple."""
     types: "List[type]" = []
     for each in many:
         if each is None:

@@ -1,7 +1,8 @@
-"""Answers that a death must not take along: kept on a page that survives the worker until they are sent.
+"""Answers that must survive the death of the worker: kept on a page of memory until they are sent.
 
-Owns the places behind the slate, one for each CALLS that is under way. A place has four numbers, and then the entries of
-RESULTS, one after the other. Each step is one number written last: a worker may be killed between any two.
+Owns the places behind the slate, one for each CALLS that is under way. A place has four numbers, followed by the
+entries of RESULTS. Each step ends with the write of one number, because the worker may be killed between any two
+writes.
 """
 
 TYPE_CHECKING = False
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
 SLATE = 4096
 PLACE = 64 * 1024
 HEAD = 32
-# The numbers: the call, how many of its calls were started, the first one whose entry is here, and how many bytes of entries.
+# The numbers: the call, how many of its calls were started, the first call whose entry is here, and the size of the
+# entries.
 CALL, STARTED, FIRST, LENGTH = range(4)
 
 
 class Place:
-    """What is kept of one CALLS."""
+    """The place of one CALLS."""
 
     __slots__ = ("page", "start", "words", "entries")
 
@@ -28,26 +30,26 @@ class Place:
         self.entries = memoryview(page)[self.start : at + PLACE]
 
     def open(self, call: int) -> None:
-        """For another call; nothing of it is kept."""
+        """Resets the place for another call."""
         words = self.words
         words[LENGTH] = words[STARTED] = words[FIRST] = 0
         words[CALL] = call
 
     def go_on(self, first: int) -> None:
-        """The entries before this one were sent."""
+        """Records that the entries before this one were sent."""
         self.words[LENGTH] = 0
         self.words[FIRST] = first
 
 
 def places(page: "Optional[mmap]") -> "List[Place]":
-    """Those that there are behind the slate."""
+    """Returns the places behind the slate."""
     if page is None:
         return []
     return [Place(page, at) for at in range(SLATE, len(page) - PLACE + 1, PLACE)]
 
 
 def nowhere() -> Place:
-    """A place that does not outlive the worker, for a host that keeps none."""
+    """Returns a place that does not outlive the worker, for a host that keeps none."""
     from mmap import mmap
 
     return Place(mmap(-1, PLACE), 0)

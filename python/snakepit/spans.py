@@ -1,8 +1,8 @@
-"""Traces: which trace a call belongs to, and the spans that its code makes.
+"""Traces: the trace that a call belongs to, and the spans that its code creates.
 
-Owns the W3C trace context of the code that runs now: of the innermost `with snakepit.span(...)`, else of the call. Must
-not know how calls are run; the loops say here when a call with a trace begins and ends, so that OpenTelemetry, if the
-worker uses it, makes its spans children of the caller's.
+Owns the W3C trace context of the code that runs now: that of the innermost `with snakepit.span(...)`, otherwise that of
+the call. Must not know how calls are run. The loops report here when a call with a trace begins and ends, so that
+OpenTelemetry, if the worker uses it, makes its spans children of the caller's.
 """
 
 import sys
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     Trace = List[str]
 
-# What a call's code is inside of: the call's id, and `[traceparent]` or `[traceparent, tracestate]`. With the id, since a
-# worker that waits may serve another call in the same thread.
+# The innermost span of a call's code: the call's id, and `[traceparent]` or `[traceparent, tracestate]`. The id is
+# needed because a worker that waits may serve another call in the same thread.
 _inner: "ContextVar[Optional[Tuple[int, Trace]]]" = ContextVar("snakepit_trace", default=None)
 
 
 def trace_context() -> "Optional[str]":
-    """The `traceparent` of the code that runs now: of the innermost span, else of its call. None if there is no trace.
+    """Returns the `traceparent` of the innermost span, otherwise that of the call. Returns None if there is no trace.
 
-    In a batch, of the first of its calls that has one.
+    In a batch, it is that of the first call that has one.
     """
     try:
         context = call_context()
@@ -51,8 +51,8 @@ def _valid(trace: "Any") -> "Optional[Trace]":
 class span:
     """A part of a call's work: `with snakepit.span("load", rows=3):`.
 
-    It is a child of the span around it, or of the caller's, and the host hears of it when it is over. What is given by name
-    goes with it; `set` adds to that. Outside of a call it does nothing.
+    It is a child of the span around it or of the caller's, and is reported to the host when it ends. Keyword arguments
+    become its attributes, and `set` adds more. Outside a call it does nothing.
     """
 
     __slots__ = ("name", "attributes", "traceparent", "_context", "_parent", "_began", "_token", "_attached")
@@ -68,7 +68,7 @@ class span:
         self._attached: "Any" = None
 
     def set(self, **attributes: "Any") -> None:
-        """Says more about what is done in it."""
+        """Adds attributes to the span."""
         self.attributes.update(attributes)
 
     def __enter__(self) -> "span":
@@ -77,7 +77,7 @@ class span:
         except NoCall:
             return self
         around = _current(self._context)
-        # Without a trace, one begins here.
+        # Without a trace, a new one begins here.
         trace = around[0][3:35] if around else urandom(16).hex()
         self._parent = around[0][36:52] if around else None
         flags = around[0][53:55] if around else "01"
@@ -114,14 +114,14 @@ class span:
         try:
             context.telemetry("snakepit.span", value)
         except RuntimeError:
-            pass  # the call is over, or this is a forked process: nobody is there to be told
+            pass  # the call is over, or this is a forked process: there is no recipient
 
 
 # --- for the loops ---
 
 
 def outgoing(context: "Context", options: "Any") -> "Any":
-    """The options of a HOST_CALL, with the trace if the host cannot know it."""
+    """Returns the options of a HOST_CALL, with the trace if the host cannot know it."""
     inner = _inner.get()
     if inner is None or inner[0] != context.call_id:
         return options
@@ -129,18 +129,18 @@ def outgoing(context: "Context", options: "Any") -> "Any":
 
 
 def begin(options: "Any") -> "Any":
-    """A call with the option `trace` begins in this thread or task. What it returns is for `end`."""
+    """Begins a call with the option `trace` in this thread or task. The result must be passed to `end`."""
     trace = _valid(options.get("trace"))
     return None if trace is None else _attach(trace)
 
 
 def end(attached: "Any") -> None:
-    """The call is over."""
+    """Ends a call."""
     _detach(attached)
 
 
 def begin_turn(call: int, options: "Any", indices: "List[int]") -> "Any":
-    """Some calls that came with the option `traces` are done together."""
+    """Begins some of the calls that came with the option `traces`. They are run together."""
     traces = options.get("traces")
     if type(traces) is not list:
         return None
@@ -152,14 +152,14 @@ def begin_turn(call: int, options: "Any", indices: "List[int]") -> "Any":
 
 
 def end_turn(begun: "Any") -> None:
-    """They are done."""
+    """Ends these calls."""
     if begun is not None:
         _detach(begun[1])
         _inner.reset(begun[0])
 
 
 def _attach(trace: "Trace") -> "Any":
-    """Makes this the current span of OpenTelemetry, if the worker's code uses that."""
+    """Makes this the current span of OpenTelemetry, if the worker's code uses OpenTelemetry."""
     if "opentelemetry" not in sys.modules:
         return None
     try:
@@ -171,7 +171,7 @@ def _attach(trace: "Trace") -> "Any":
             int(parent[3:35], 16), int(parent[36:52], 16), True, api.TraceFlags(int(parent[53:55], 16)), state
         )
         return context.attach(api.set_span_in_context(api.NonRecordingSpan(own)))
-    except Exception:  # another version of it: the call matters more than its trace
+    except Exception:  # an incompatible version: the call matters more than its trace
         return None
 
 

@@ -1,8 +1,8 @@
-"""Where the tasks of event loops stand, for the host.
+"""The stacks of the tasks of event loops, for the host.
 
-Owns the text that a worker writes at the signal `tasks` (`spec/wire.md`, *Cancel*): each task through all that it awaits,
-which the stack of its thread does not show. Imported when the signal comes for the first time. Must not import asyncio: a
-worker without tasks has none to tell of.
+Owns the text that a worker writes on the signal `tasks` (`spec/wire.md`, *Cancel*): the stack of each task through all
+that it awaits, which the stack of its thread does not show. Imported when the signal comes for the first time. Must not
+import asyncio: a worker without tasks has nothing to report.
 """
 
 import os
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-    # A task with the number of its call and a name for it.
+    # A task with the number of its call and a name.
     Named = Tuple[Any, Optional[int], str]
 
 BEGIN, END = b"\x02", b"\x03"
-# What a pipe takes at once, beside the stacks of the threads.
+# What a pipe takes in one write, besides the stacks of the threads.
 MOST_BYTES = 32 * 1024
 MOST_TASKS = 50
 MOST_FRAMES = 60
 SDK = os.path.dirname(os.path.abspath(__file__))
-# Which kinds of objects that are awaited know how they go on. Others of C hide it behind an object.
+# The attributes of awaited objects that lead on. Some objects of C hide these behind another object.
 _KINDS = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
 _HIDING = ("async_generator_asend", "async_generator_athrow", "coroutine_wrapper", "anext_awaitable")
 _CONTROL = {byte: "?" for byte in (*range(0x20), 0x7F)}
 
 
 def write_tasks(fd: int, calls: "List[Named]", call_of: "Callable[[Any], Optional[int]]", top: "Any") -> None:
-    """Writes where all tasks stand, those of calls first. `top`: the frame that the signal has interrupted."""
+    """Writes the stacks of all tasks, those of calls first. `top` is the frame that the signal has interrupted."""
     sections = []
     size = 0
     for task, call, name in _all_named(calls, call_of)[:MOST_TASKS]:
@@ -39,7 +39,7 @@ def write_tasks(fd: int, calls: "List[Named]", call_of: "Callable[[Any], Optiona
         if size > MOST_BYTES:
             break
         sections.append(section)
-    # One write: what other threads write at the same time stands before it or after it.
+    # In one write, so that the output of other threads comes before or after it.
     os.write(fd, BEGIN + b"".join(sections) + END)
 
 
@@ -50,12 +50,12 @@ def _all_named(calls: "List[Named]", call_of: "Callable[[Any], Optional[int]]") 
         if id(task) not in known and not task.done():
             known.add(id(task))
             named.append((task, call_of(task), str(task.get_name())))
-    # Those of no call are the least telling.
+    # Tasks without a call are the least informative.
     return sorted(named, key=lambda entry: entry[1] is None)
 
 
 def _all_tasks() -> "Iterator[Any]":
-    """Those of all loops in all threads. Which sets there are depends on the version of Python."""
+    """Returns the tasks of all loops in all threads. The names of the sets depend on the version of Python."""
     module = sys.modules.get("asyncio.tasks")
     for name in ("_all_tasks", "_scheduled_tasks", "_eager_tasks"):
         tasks = getattr(module, name, None)
@@ -63,7 +63,7 @@ def _all_tasks() -> "Iterator[Any]":
             try:
                 yield from list(tasks)  # type: ignore[arg-type]
                 break
-            except RuntimeError:  # another thread has changed it meanwhile
+            except RuntimeError:  # another thread changed it meanwhile
                 continue
 
 
@@ -84,7 +84,7 @@ def _section(task: "Any", call: "Optional[int]", name: str, top: "Any") -> str:
 
 
 def _waits_for(task: "Any") -> str:
-    """The tasks that it waits for, by their names."""
+    """Returns the names of the tasks that it waits for."""
     awaited = getattr(task, "_fut_waiter", None)
     others = getattr(awaited, "_children", None) or [awaited]
     names = [_clean(str(other.get_name())) for other in others if hasattr(other, "get_name") and not other.done()]
@@ -92,7 +92,7 @@ def _waits_for(task: "Any") -> str:
 
 
 def _frames(awaited: "Any", top: "Any") -> "List[Tuple[str, int, str]]":
-    """From the outermost to the innermost."""
+    """Returns the frames from the outermost to the innermost."""
     frames: "List[Tuple[str, int, str]]" = []
     for _ in range(10 * MOST_FRAMES):
         frame, following = _step(awaited)
@@ -113,7 +113,7 @@ def _place(frame: "FrameType") -> "Tuple[str, int, str]":
 
 
 def _step(awaited: "Any") -> "Tuple[Any, Any]":
-    """The frame of a coroutine or generator, and what it awaits in turn."""
+    """Returns the frame of a coroutine or generator, and what it awaits in turn."""
     for frame, following in _KINDS:
         if hasattr(awaited, frame):
             return getattr(awaited, frame), getattr(awaited, following)
@@ -125,11 +125,12 @@ def _step(awaited: "Any") -> "Tuple[Any, Any]":
 
 
 def _frames_above(frame: "FrameType", top: "Any") -> "List[FrameType]":
-    """If the frame runs in a thread: it and those that it has called, the innermost last. What awaits nothing may run."""
+    """Returns the frame and those that it has called, innermost last, if it runs in a thread. Only what awaits
+    nothing may run."""
     from _thread import get_ident
 
     tops: "Dict[int, Any]" = dict(sys._current_frames())
-    # Not the code that does this.
+    # Excludes the code that does this.
     tops[get_ident()] = top
     for above in tops.values():
         stack: "List[FrameType]" = []
@@ -142,7 +143,7 @@ def _frames_above(frame: "FrameType", top: "Any") -> "List[FrameType]":
 
 
 def _without_sdk(frames: "List[Tuple[str, int, str]]") -> "List[Tuple[str, int, str]]":
-    """Without what stands around the user's code, if any of that has begun."""
+    """Removes the frames around the user's code, if the user's code has begun."""
     for index, (file, _, _) in enumerate(frames):
         if os.path.dirname(file) != SDK:
             return frames[index:]

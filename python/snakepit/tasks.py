@@ -1,7 +1,7 @@
 """Async calls: tasks of one event loop in the main thread, which also reads the socket.
 
-Owns everything that needs asyncio, which is imported for workers with async commands only. All of this file runs in
-the loop's thread, unless it says otherwise.
+Owns everything that needs asyncio, which is imported only for workers with async commands. All of this file runs in the
+loop's thread unless noted otherwise.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .running import Running
 
 _WAKE = (0, None, 0)
-# So long answers wait for those of other calls that are known to be quick.
+# How long answers wait for those of other calls that are known to be quick.
 HELD = 0.0005
 
 
@@ -41,14 +41,14 @@ class Tasks:
         self.lost = False
         self.sends = False
         self.held = 0.0
-        # What the variables of contexts are for a call that begins.
+        # The context variables with which a call begins.
         self.base = copy_context()
         concurrent.connection.gone = self._gone
         concurrent.life.calls_with_tasks = self._of_calls
         concurrent.life.call_of_task = self._call_of
 
     def run(self) -> None:
-        """Until the host drains this worker, or is gone."""
+        """Runs until the host drains this worker or is gone."""
         concurrent, loop = self.concurrent, self.loop
         self.base = copy_context()
         descriptor = concurrent.connection.descriptor()
@@ -57,7 +57,7 @@ class Tasks:
             loop.call_soon(self._look)
         else:
             loop.add_reader(descriptor, self._readable)
-            loop.call_soon(self._readable)  # what came together with HELLO
+            loop.call_soon(self._readable)  # for what came together with HELLO
         loop.run_forever()
         if descriptor is not None:
             loop.remove_reader(descriptor)
@@ -73,18 +73,18 @@ class Tasks:
             self.loop.stop()
 
     def _wake(self) -> None:
-        """Called in any thread."""
+        """Wakes the loop. Called in any thread."""
         self.loop.call_soon_threadsafe(self._look)
 
     def _gone(self) -> None:
-        """May be called in any thread."""
+        """Records that the host is gone. May be called in any thread."""
         if threading.get_ident() != self.thread or not self.loop.is_running():
             self.concurrent.life.gone()
         self.lost = True
         self.loop.stop()
 
     def finish(self, answer: "Awaitable[Any]") -> "Any":
-        """Waits for what an async hook returned. Called before and after the loop runs, or in another thread."""
+        """Waits for the result of an async hook. Called before and after the loop runs, or in another thread."""
 
         async def whole() -> "Any":
             return await answer
@@ -94,11 +94,12 @@ class Tasks:
         return self.loop.run_until_complete(whole())
 
     def is_inside(self, running: "Running") -> bool:
-        """Whether the caller is in the loop's thread, where waiting would stop everything. Called in any thread."""
+        """Reports whether the caller is in the loop's thread, where waiting would stop everything. Called in any
+        thread."""
         return running.is_async and threading.get_ident() == self.thread
 
     def send_soon(self) -> None:
-        """Answers go out together when all that is ready has had its turn; at once if that may take long."""
+        """Sends answers together after everything that is ready has had its turn, or at once if that may take long."""
         if self.concurrent.hold() and not self.sends:
             self.sends = True
             self.held = monotonic()
@@ -112,24 +113,24 @@ class Tasks:
         self.sends = False
         self.concurrent.connection.flush()
 
-    # --- for whoever asks where tasks stand; at any moment of this thread ---
+    # --- for the stacks of tasks; called at any moment of this thread ---
 
     def _of_calls(self) -> "List[Any]":
         tasks = [running.task for running in list(self.concurrent.calls.values()) if running.task is not None]
         return [(each.task, each.running.call, each.running.name) for each in tasks if each.task is not None]
 
     def _call_of(self, task: "Any") -> "Optional[int]":
-        """The call in whose context a task was begun. Before Python 3.12 a task does not tell its context."""
+        """Returns the call in whose context a task was begun. Before Python 3.12, tasks do not reveal their context."""
         if not hasattr(task, "get_context"):
             return None
         running = task.get_context().get(current_call)
         return None if running is None else running.call
 
     def launch(self, running: "Running") -> None:
-        """Called in any thread."""
+        """Starts an async call. Called in any thread."""
         running.task = Task(self, running)
         if threading.get_ident() == self.thread:
-            # Not in the context of the call before, which may have made room for this one.
+            # Not in the context of the previous call, which may have made room for this one.
             self.base.copy().run(running.task.start)
         else:
             self.loop.call_soon_threadsafe(running.task.start, context=self.base.copy())
@@ -149,7 +150,7 @@ class Tasks:
             kind, value, _ = await answers.get()
         finally:
             try:
-                # Before it leaves: the host must have its end before the next one's beginning.
+                # Before it leaves: the host must get its end before the beginning of the next one.
                 if is_sent and kind is None:
                     running.send(HOST_CANCEL, [number])
             finally:
@@ -159,7 +160,7 @@ class Tasks:
         return value
 
     def _give_turn(self, answers: "Answers") -> None:
-        """Called in any thread."""
+        """Lets a waiting tool call go on. Called in any thread."""
         if threading.get_ident() == self.thread:
             answers.put(_WAKE)
         else:
@@ -192,7 +193,7 @@ class Tasks:
 
 
 class Answers:
-    """A queue for one reader, of the loop's thread on both ends."""
+    """A queue with one reader. Both ends are in the loop's thread."""
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         self.loop = loop
@@ -243,7 +244,7 @@ class Task:
         began = monotonic()
         current_call.set(running)
         if "trace" in running.options:
-            begin(running.options)  # of this task alone, and over with it
+            begin(running.options)  # only of this task, and over with it
         try:
             word, encoded = await self._answer()
         except BaseException as error:
@@ -254,7 +255,7 @@ class Task:
         self.tasks.send_soon()
 
     def _reason(self, error: BaseException) -> BaseException:
-        """What asyncio calls a cancelled task is a cancelled call, if the caller has cancelled it."""
+        """Converts the error of a task that asyncio calls cancelled, if the caller cancelled the call."""
         if isinstance(error, asyncio.CancelledError) and self.running.stage:
             cancelled = Cancelled()
             cancelled.__traceback__ = error.__traceback__
@@ -289,7 +290,7 @@ class Task:
         return results.last()
 
     async def _lists(self, command: "Command") -> "List[Any]":
-        """Many calls of a batch command: its function gets lists."""
+        """Answers many calls of a batch command, whose function gets lists."""
         from .batches import Lists
 
         running = self.running
@@ -323,7 +324,7 @@ class Task:
         except Cancelled as cancelled:
             try:
                 await items.athrow(cancelled)
-            except BaseException:  # the reason is the cancel, whatever the clean-up says
+            except BaseException:  # the reason is the cancel, whatever the clean-up raises
                 pass
             raise
         finally:

@@ -1,11 +1,11 @@
-"""How much a worker asks of the host at a time: what the host would refuse waits here instead.
+"""The limits of a worker's requests to the host. What the host would refuse waits here instead.
 
-Owns the limits of spec/wire.md, less a part that is left for those that must not wait: streams, since they are open for
-as long as their readers like, and nested calls, since what they would wait for may be waiting for them. The host
-refuses these if they are too many. Whoever waits does so behind a plain call, whose end makes room.
+Owns the limits of spec/wire.md, less a part that is reserved for requests that must not wait: streams, since they are
+open for as long as their readers like, and nested calls, since what they would wait for may be waiting for them. The
+host refuses these if there are too many. So every request that waits does so behind a plain call, whose end makes room.
 
-Shared by threads and the event loop. A finalizer may leave, at any allocation, also inside of this file: so to leave
-takes no lock that is held, and whoever holds it settles what was left behind.
+Shared by threads and the event loop. A finalizer may call `leave` at any allocation, even inside this file. So `leave`
+never waits for the lock; the holder of the lock settles what was left behind.
 """
 
 from collections import OrderedDict, deque
@@ -25,22 +25,23 @@ MOST_BYTES = 16 << 20
 
 
 class ToolCalls:
-    """The tool calls of one worker, those that are under way and those that wait for their turn."""
+    """The tool calls of one worker: those that are under way, and those that wait for their turn."""
 
     def __init__(self, max_frame: int) -> None:
         self.most = _less_spare(MOST)
         self.most_bytes = _less_spare(max(max_frame, MOST_BYTES))
-        # Guards what follows, and `asked` of every call.
+        # Guards the fields below, and `asked` of every call.
         self.lock = Lock()
         self.calls = 0
         self.streams = 0
         self.bytes = 0
         self.waiting: "OrderedDict[int, Tuple[Running, int, Callable[[], None]]]" = OrderedDict()
-        # Who has left, in any thread and without the lock.
+        # The tool calls that have left, in any thread and without the lock.
         self.left: "Deque[Tuple[Running, int]]" = deque()
 
     def enter(self, running: "Running", number: int, size: int, wake: "Callable[[], None]") -> bool:
-        """Whether it may be sent now. Otherwise `wake` is called, in any thread, once it may; or once its call is over."""
+        """Reports whether the tool call may be sent now. If not, `wake` is called in any thread once it may, or once
+        its call is over."""
         with self.lock:
             now = running.is_nested or (not self.waiting and self._fits(size))
             if now:
@@ -52,18 +53,18 @@ class ToolCalls:
         return now
 
     def enter_stream(self, running: "Running", number: int, size: int) -> None:
-        """It is counted, and does not wait."""
+        """Counts a stream, which does not wait."""
         with self.lock:
             self._take(running, number, size, True)
         self._settle()
 
     def leave(self, running: "Running", number: int) -> None:
-        """It is over, or no longer wanted, whether or not it was sent."""
+        """Removes a tool call that is over or no longer wanted, whether or not it was sent."""
         self.left.append((running, number))
         self._settle()
 
     def end_of(self, running: "Running") -> None:
-        """A call was answered: the host has ended what it asked for, and will answer none of it."""
+        """Removes the tool calls of a call that was answered: the host has ended them, and answers none of them."""
         if not running.asked:
             return
         with self.lock:
@@ -74,7 +75,7 @@ class ToolCalls:
             wake()
 
     def _fits(self, size: int) -> bool:
-        # With no call under way there is nobody to wait for: the host decides.
+        # With no call under way, there is nothing to wait for: the host decides.
         return not self.calls or (self.calls + self.streams < self.most and self.bytes + size <= self.most_bytes)
 
     def _take(self, running: "Running", number: int, size: int, is_stream: bool) -> None:
@@ -86,7 +87,7 @@ class ToolCalls:
             self.calls += 1
 
     def _settle(self) -> None:
-        """Takes those off the books who have left, and lets in whoever fits then."""
+        """Removes the tool calls that have left, and admits those that fit then."""
         while self.left and self.lock.acquire(False):
             wakes: "List[Callable[[], None]]" = []
             try:

@@ -1,7 +1,7 @@
-"""Typed arguments: what an annotation says beyond the builtin types, and how a value becomes that.
+"""Typed arguments: annotations beyond the builtin types, and the conversion of values to them.
 
 Owns the conversions of dataclasses, typed dicts, enums, dates, Decimal, UUID and Path, and of pydantic's models and
-numpy's numbers where the worker has imported them. Loaded only for a command whose annotations name such a type.
+numpy's numbers if the worker has imported these packages. Loaded only for a command whose annotations name such a type.
 `encode.py` has the way back. Must not know the wire.
 """
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     Convert = Callable[[Any], Any]
 
 _NONE = type(None)
-# What arrives as itself, and what is accepted for it. Python's own rules: an int is a float, and a bool is an int.
+# The types that arrive unchanged, and the types that are accepted for them. Python's own rules: an int is a float, and
+# a bool is an int.
 _PLAIN: "Dict[Any, Tuple[type, ...]]" = {
     int: (int, bool),
     float: (float, int, bool),
@@ -30,9 +31,9 @@ _MOST_PROBLEMS = 3
 
 
 class Misfit(Exception):
-    """A value that is not what its annotation says. `steps` lead to it, the last one first.
+    """A value that does not match its annotation. `steps` lead to it, the last one first.
 
-    `is_inside`: it is of the right type, and something about it or in it is wrong.
+    `is_inside`: the value has the right type, and something about it or in it is wrong.
     """
 
     def __init__(self, reason: str, is_inside: bool = True) -> None:
@@ -50,7 +51,7 @@ def _other_type(wanted: str, value: "Any") -> Misfit:
 
 
 class Kind:
-    """What one annotation means: its name for people, and the conversion. `is_plain`: there is nothing to convert."""
+    """The meaning of an annotation: a readable name, and the conversion. `is_plain`: nothing needs converting."""
 
     __slots__ = ("name", "convert", "is_plain")
 
@@ -61,20 +62,20 @@ class Kind:
 
 
 def hints(function: "Any") -> "Dict[str, Any]":
-    """The annotations of a function or a class with every name resolved; empty if one cannot be."""
+    """Returns the annotations of a function or class with every name resolved, or nothing if one cannot be resolved."""
     try:
         return typing.get_type_hints(function)
-    except Exception:  # a name that exists for type checkers only, or anything else that an annotation may do
+    except Exception:  # a name that exists only for type checkers, or anything else that an annotation may do
         return {}
 
 
 def kind_of(note: "Any") -> "Optional[Kind]":
-    """What the annotation means, or None if it says nothing that can be checked or converted."""
+    """Returns the meaning of the annotation, or None if it says nothing that can be checked or converted."""
     return _kind_of(note, {})
 
 
 def converts(note: "Any") -> bool:
-    """Whether values of this annotation are of a type that is converted on its way out."""
+    """Reports whether values of this annotation have a type that is converted before it is sent."""
     args = _arguments(note)
     if args and _origin(note) is not typing.Literal:
         return any(converts(each) for each in args)
@@ -91,7 +92,8 @@ def _arguments(note: "Any") -> "Tuple[Any, ...]":
 
 
 def _kind_of(note: "Any", known: "Dict[Any, Kind]") -> "Optional[Kind]":
-    """`known` has the classes whose fields are being looked at: one may hold others of its own kind."""
+    """Returns the meaning of the annotation. `known` holds the classes whose fields are being examined, because a
+    class may contain others of its own kind."""
     note = getattr(note, "__supertype__", note)  # a NewType
     if note is None:
         note = _NONE
@@ -140,7 +142,8 @@ def _union(args: "Tuple[Any, ...]", known: "Dict[Any, Kind]") -> "Optional[Kind]
     members = [_kind_of(each, known) for each in args]
     if any(member is None for member in members):
         return None
-    # What arrives as itself is not made into something else: a text stays one in `Union[Path, str]`.
+    # A value that arrives as one of the plain types is not converted to another type: a text stays a text in
+    # `Union[Path, str]`.
     kinds = sorted((member for member in members if member is not None), key=lambda member: not member.is_plain)
     name = " or ".join(member.name for member in members if member is not None)
 
@@ -150,7 +153,7 @@ def _union(args: "Tuple[Any, ...]", known: "Dict[Any, Kind]") -> "Optional[Kind]
             try:
                 return kind.convert(value)
             except Misfit as misfit:
-                # Whoever got furthest into the value was meant.
+                # The member that got furthest into the value was meant.
                 if misfit.is_inside and (deepest is None or len(misfit.steps) > len(deepest.steps)):
                     deepest = misfit
         raise deepest or _other_type(name, value)
@@ -284,8 +287,8 @@ def _dataclass(kind: "Any", known: "Dict[Any, Kind]") -> Kind:
                 raise Misfit(f"{kind.__name__} needs the field {name!r}")
         try:
             return kind(**fields)
-        except (TypeError, ValueError) as error:  # what its own __post_init__ refuses
-            raise Misfit(f"is no {kind.__name__}: {error}") from error
+        except (TypeError, ValueError) as error:  # its own __post_init__ refuses them
+            raise Misfit(f"is not a valid {kind.__name__}: {error}") from error
 
     made.convert = convert
     return made
@@ -296,7 +299,7 @@ def _is_field(field: "Any") -> bool:
 
 
 def _missing() -> "Any":
-    from dataclasses import MISSING  # a dataclass has it loaded
+    from dataclasses import MISSING  # already loaded by any dataclass
 
     return MISSING
 
@@ -317,7 +320,7 @@ def _typed_dict(kind: "Any", known: "Dict[Any, Kind]") -> Kind:
 
 
 def _model(kind: "Any") -> Kind:
-    """A model of pydantic, which has rules of its own."""
+    """Returns the conversion for a model of pydantic, which has rules of its own."""
     validate = getattr(kind, "model_validate", None) or kind.parse_obj
 
     def convert(value: "Any") -> "Any":
@@ -325,14 +328,14 @@ def _model(kind: "Any") -> Kind:
             raise _other_type(f"{kind.__name__}, as a dict of its fields", value)
         try:
             return validate(value)
-        except ValueError as error:  # its ValidationError is one
-            raise Misfit(f"is no {kind.__name__}: {_problems(error)}") from None
+        except ValueError as error:  # its ValidationError is a ValueError
+            raise Misfit(f"is not a valid {kind.__name__}: {_problems(error)}") from None
 
     return Kind(kind.__name__, convert)
 
 
 def _problems(error: "Any") -> str:
-    """What pydantic says, in one line."""
+    """Returns pydantic's message in one line."""
     try:
         found = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
     except Exception:
@@ -356,7 +359,8 @@ def _enum(kind: "Any") -> Kind:
 
 
 def _from(kinds: "Tuple[type, ...]", form: str, make: "Callable[[Any, Any], Any]") -> "Callable[[Any], Kind]":
-    """A class that is made of a value of one of these types, by a function of the class and the value."""
+    """Returns the conversion for a class that is created from a value of one of these types, by a function of the
+    class and the value."""
 
     def kind_for(target: "Any") -> Kind:
         def convert(value: "Any") -> "Any":
@@ -377,12 +381,12 @@ def _from(kinds: "Tuple[type, ...]", form: str, make: "Callable[[Any, Any], Any]
 
 
 def _iso(kind: "Any", text: "Any") -> "Any":
-    # Before 3.11, Python's own reader does not know the Z.
+    # Before 3.11, Python's own parser does not know the Z.
     return kind.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "zZ" and kind is not date else text)
 
 
 def _decimal(kind: "Any", value: "Any") -> "Any":
-    # The digits that a float shows, not the hundred that it stands for.
+    # The digits that a float shows, not the hundred digits of its exact value.
     return kind(repr(value) if type(value) is float else value)
 
 
@@ -393,13 +397,13 @@ def _array(kind: "Any") -> Kind:
         try:
             return sys.modules["numpy"].array(value)
         except (ValueError, TypeError, OverflowError) as error:
-            raise Misfit(f"is no ndarray: {error}") from None
+            raise Misfit(f"is not a valid ndarray: {error}") from None
 
     return Kind("ndarray", convert)
 
 
 def _number(kind: "Any") -> Kind:
-    """A scalar of numpy: from a number that it can hold."""
+    """Returns the conversion for a scalar of numpy, from a number that it can hold."""
     numpy: "Any" = sys.modules["numpy"]
     is_integer = issubclass(kind, numpy.integer)
     accepted: "Tuple[type, ...]"
@@ -432,14 +436,14 @@ def _shown(value: "Any") -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-# A datetime is a date, so it stands first. It travels as itself; as a text it comes from those who have JSON only.
+# A datetime is a date, so it comes first. It is sent as it is; hosts that have only JSON send it as text.
 _CLASSES: "Tuple[Tuple[type, Callable[[Any], Kind]], ...]" = (
     (datetime, _from((str,), "a date-time or its ISO text", _iso)),
     (date, _from((str,), "an ISO text such as '2026-01-31'", _iso)),
     (time, _from((str,), "an ISO text such as '12:30:00'", _iso)),
     (timedelta, _from((int, float), "a number of seconds", lambda kind, value: kind(seconds=value))),
 )
-# An annotation can name them only where somebody has imported them.
+# An annotation can name them only if other code has imported them.
 _IMPORTED: "Tuple[Tuple[str, str, Callable[[Any], Kind]], ...]" = (
     ("enum", "Enum", _enum),
     ("decimal", "Decimal", _from((str, int, float), "a text or a number", _decimal)),

@@ -1,7 +1,7 @@
-"""Values: MessagePack with our extension types, as `spec/wire.md`, section Values, has it.
+"""Values: MessagePack with our extension types, as defined in `spec/wire.md`, section Values.
 
-Owns the limits, the errors and the reader; `encode.py` is its counterpart. `accelerated.py` gives the same results,
-faster; whatever it is not sure of, it leaves to these two files. Must not know frames or sockets.
+Owns the limits, the errors and the reader; `encode.py` is its counterpart. `accelerated.py` gives the same results
+faster, and leaves to these two files all values that it is not sure about. Must not know frames or sockets.
 """
 
 from struct import Struct
@@ -20,7 +20,7 @@ BODY = Struct("<II")
 
 
 class BadValue(ValueError):
-    """Something that was to be sent has no place on the wire. `path` says where in the value it stands."""
+    """A value cannot be sent. `path` says where in the whole value it is."""
 
     __module__ = "snakepit"
 
@@ -39,7 +39,8 @@ class BadValue(ValueError):
 
 
 class TooLong(BadValue):
-    """The whole value does not fit into a frame; where the limit was reached says nothing, so the path is its root."""
+    """The whole value does not fit into a frame. The place where the limit was reached means nothing, so the path is
+    the root."""
 
     __module__ = "snakepit"
 
@@ -52,13 +53,13 @@ class TooLong(BadValue):
 
 
 class BadPayload(ValueError):
-    """Bytes that were received are not a value."""
+    """Received bytes are not a value."""
 
     __module__ = "snakepit"
 
 
 class Bodied:
-    """An encoded value whose large byte strings stand beside it, uncopied."""
+    """An encoded value with its large byte strings beside it, uncopied."""
 
     __slots__ = ("head", "raws", "size")
 
@@ -68,12 +69,12 @@ class Bodied:
         self.size = size
 
     def __len__(self) -> int:
-        """The length of the payload."""
+        """Returns the length of the payload."""
         return 4 + len(self.head) + self.size
 
 
 def type_name(value: "Any") -> str:
-    """The type's name, qualified unless it is a builtin."""
+    """Returns the type's name, qualified unless it is a builtin."""
     kind = type(value)
     module = kind.__module__
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
@@ -95,7 +96,7 @@ _NUMBERS = {
 }
 _U16, _U32 = Struct(">H").unpack_from, Struct(">I").unpack_from
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
-# The byte that announces a value, and how many bytes of length follow it.
+# The byte that announces a value, and the number of length bytes that follow it.
 _TEXTS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
 _BYTES = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 _LISTS = {0xDC: 2, 0xDD: 4}
@@ -105,7 +106,8 @@ _FIXED_EXTENSIONS = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 
 
 def decode(payload: "Any", bodies: "Any" = None, depth: int = MAX_DEPTH) -> "Any":
-    """The one value in these bytes. `depth` is how many levels it may have, its envelope included."""
+    """Returns the one value in these bytes. `depth` is the number of levels that it may have, including its
+    envelope."""
     data = bytes(payload)
     try:
         value, stop = _read(data, 0, depth, bodies)
@@ -158,7 +160,7 @@ def _read_long(data: bytes, first: int, pos: int, depth: int, bodies: "Any") -> 
     elif first in _EXTENSIONS:
         n, pos = _length(data, pos, _EXTENSIONS[first])
     else:
-        raise BadPayload("the byte c1, which stands for nothing")
+        raise BadPayload("the byte c1, which has no meaning")
     code = data[pos]
     pos += 1
     return extension(code if code < 0x80 else code - 0x100, _slice(data, pos, n), bodies), pos + n
@@ -221,7 +223,7 @@ def _frozen(key: "List[Any]") -> "Tuple[Any, ...]":
 
 
 def extension(code: int, data: "Any", bodies: "Any" = None) -> "Any":
-    """The value of an extension type; `bodies` is what lies behind the head of its frame."""
+    """Returns the value of an extension type. `bodies` is what follows the head of its frame."""
     if code == EXT_BODY:
         if len(data) != 8:
             raise BadPayload(f"extension type 5 with {len(data)} bytes instead of 8")
@@ -262,7 +264,7 @@ def _datetime(code: int, data: bytes) -> "Any":
 
 
 def _timestamp(data: bytes) -> int:
-    """MessagePack's own timestamp, in whole microseconds."""
+    """Returns the time of MessagePack's own timestamp, in whole microseconds."""
     n = len(data)
     if n == 4:
         nanos, seconds = 0, int.from_bytes(data, "big")

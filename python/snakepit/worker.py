@@ -1,6 +1,6 @@
 """A worker from its start to its end.
 
-Owns the order of things: descriptors, HELLO, the user's code, READY, the loop, BYE.
+Owns the order of the steps: descriptors, HELLO, the user's code, READY, the loop, BYE.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import signal as _signal
     from typing import Any, Dict, List, NoReturn
 else:
-    import _signal  # what signal is made of, without its enums
+    import _signal  # the core of signal, without its enums
 
 STACK_SIGNAL_OFFSET, CANCEL_SIGNAL_OFFSET, TASKS_SIGNAL_OFFSET = 10, 11, 12
 
@@ -40,7 +40,7 @@ def main(arguments: "List[str]") -> None:
     if fd is None:
         _usage("SNAKEPIT_FD is not set; a worker is started by a host, for example `snakepit up`")
     _prepare_streams()
-    sys.argv[:] = arguments  # as a script finds them
+    sys.argv[:] = arguments  # as a script would find them
     connection = Connection(fd)
     os.register_at_fork(after_in_child=connection.disown)
     life = Life(connection)
@@ -64,7 +64,7 @@ def _usage(problem: str) -> "NoReturn":
 
 
 def _descriptor(name: str) -> "int | None":
-    """A descriptor from the environment, which later children of this process do not see."""
+    """Takes a descriptor from the environment. Later children of this process do not see it."""
     value = os.environ.pop(name, None)
     if value is None:
         return None
@@ -74,7 +74,7 @@ def _descriptor(name: str) -> "int | None":
 
 
 def _prepare_streams() -> None:
-    """A worker may have been started without them; then it does without."""
+    """Prepares the standard streams. The worker may have been started without them."""
     try:
         faulthandler.enable()
     except (RuntimeError, AttributeError, ValueError, OSError):
@@ -86,7 +86,7 @@ def _prepare_streams() -> None:
 
 
 def _hello(connection: Connection) -> "Dict[str, Any]":
-    """The first frame says what the host expects."""
+    """Reads the first frame, which says what the host expects."""
     while True:
         room = connection.end - connection.pos - frames.HEADER_SIZE
         if room >= 0:
@@ -114,7 +114,7 @@ def _hello(connection: Connection) -> "Dict[str, Any]":
 
 
 def _start(worker: str, connection: Connection, life: Life, hello: "Dict[str, Any]") -> "Any":
-    """Loads the user's code; a failure is told to the host, with the user's part of the traceback."""
+    """Loads the user's code. The host learns of a failure, with the user's part of the traceback."""
     try:
         from .load import load
 
@@ -166,20 +166,20 @@ def _cannot_start(connection: Connection, error: BaseException) -> "NoReturn":
 
 
 def show_stacks(life: Life) -> None:
-    """From now on a signal brings the stacks of all threads, if the host has given a place for them."""
+    """Installs the signals that write the stacks of threads and tasks, if the host has provided a place for them."""
     stacks = _descriptor("SNAKEPIT_STACK_FD")
     if stacks is not None and hasattr(_signal, "SIGRTMIN"):
         os.set_inheritable(stacks, False)
         faulthandler.register(_signal.SIGRTMIN + STACK_SIGNAL_OFFSET, file=stacks, all_threads=True)
         life.signals["stack"] = _signal.SIGRTMIN + STACK_SIGNAL_OFFSET
-        # A handler in Python, which runs between two instructions of the main thread: a task that awaits is found no other
-        # way. If that thread is blocked, the stacks of the threads say where.
+        # The handler runs Python, between two instructions of the main thread: a task that awaits cannot be found
+        # otherwise. If that thread is blocked, the stacks of the threads show where.
         _signal.signal(_signal.SIGRTMIN + TASKS_SIGNAL_OFFSET, TaskTeller(life, stacks).on_signal)
         life.signals["tasks"] = _signal.SIGRTMIN + TASKS_SIGNAL_OFFSET
 
 
 class TaskTeller:
-    """Tells the host where tasks stand, at a signal, which may come again while it does so."""
+    """Writes the stacks of tasks for the host, on a signal that may come again meanwhile."""
 
     def __init__(self, life: Life, stacks: int) -> None:
         self.life = life
@@ -194,7 +194,7 @@ class TaskTeller:
                 from .task_stacks import write_tasks
 
                 write_tasks(self.stacks, self.life.calls_with_tasks(), self.life.call_of_task, frame)
-            except BaseException:  # whatever fails here must not fail in the code that the signal has interrupted
+            except BaseException:  # a failure here must not reach the code that the signal has interrupted
                 pass
             self.is_telling = False
 

@@ -1,6 +1,6 @@
-"""A small host: starts real worker processes and talks frames with them.
+"""A small host that starts real worker processes and exchanges frames with them.
 
-It reads and writes with the SDK's own codec, which the vectors check. Every wait has a limit; none is a sleep.
+It reads and writes with the SDK's own codec, which the vectors check. Every wait has a limit, and none is a sleep.
 """
 
 import os
@@ -21,7 +21,7 @@ sys.path.insert(0, SDK)
 from snakepit import encode, frames, values  # noqa: E402
 
 LIMIT = 20.0
-# Bytes of credit that no stream here uses up.
+# Bytes of credit that no stream in these tests uses up.
 MUCH = 1 << 40
 HEADER = struct.Struct("<IBBHQ")
 KINDS = {number: name for name, number in vars(frames).items() if name.isupper() and isinstance(number, int)}
@@ -43,7 +43,7 @@ class Ended(Exception):
 
 
 class Worker:
-    """One worker process, running `source`."""
+    """One worker process that runs `source`."""
 
     def __init__(self, source="", *, concurrency=1, env=None, slate=False, stack=False, beat=False, hello=True,
                  argument=None, files=None, max_frame=64 << 20, start="file", python=None, flags=(), cwd=None):
@@ -197,7 +197,7 @@ class Worker:
         self.process.send_signal(number)
 
     def errors(self):
-        """What the worker has written to its standard error, at its end."""
+        """Ends the worker, and returns what it has written to standard error."""
         self.socket.close()
         return self.process.communicate(timeout=LIMIT)[1].decode()
 
@@ -208,7 +208,7 @@ class Worker:
         return struct.unpack("<Q", os.pread(self.slate, 8, 24))[0]
 
     def output(self):
-        """Its standard output, at its end."""
+        """Ends the worker, and returns its standard output."""
         self.socket.close()
         return self.process.communicate(timeout=LIMIT)[0].decode()
 
@@ -239,7 +239,7 @@ class CallError(Exception):
 
 
 def until(condition, limit=LIMIT):
-    """For states of other processes that announce nothing; looks again without sleeping long."""
+    """Polls for a state of another process that announces nothing, with short sleeps."""
     end = time.monotonic() + limit
     while not condition():
         if time.monotonic() > end:

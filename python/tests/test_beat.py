@@ -1,4 +1,4 @@
-"""The beat: asked through a pipe, answered on the slate, as long as Python code can run."""
+"""The heartbeat: requested through a pipe, answered on the slate, as long as Python code can run."""
 
 import os
 import select
@@ -68,7 +68,7 @@ def a_worker_does_not_beat_while_c_code_holds_the_gil_and_then_answers_once(tmp_
         until((tmp_path / "held").exists)
         for _ in range(5):
             worker.ask_beat()
-        # Nothing but its answer may come now: the thread that beats has no chance before.
+        # Only the answer may come now: the heartbeat thread had no chance to run before.
         assert not select.select([worker.socket], [], [], 0.3)[0]
         assert worker.beats() == 0
         worker.expect("RESULT", call)

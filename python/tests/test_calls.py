@@ -1,4 +1,4 @@
-"""Calls and their arguments, of a serial worker and of a concurrent one."""
+"""Calls and their arguments, with a serial and a concurrent worker."""
 
 import array
 import fcntl
@@ -187,7 +187,7 @@ def large_calls_in_a_row_are_answered_among_others_and_in_pieces(worker):
     one, two = b"1" * (1 << 20), b"2" * (1 << 20)
     sent = [one, two, "small", [one, two], "x" * 300000, one, {"a": two, "b": [1, one]}, None, two]
     frames = [worker.frame("CALL", 100 + n, ["echo", {"x": value}, None]) for n, value in enumerate(sent)]
-    # One after the other, all at once, and in pieces that end in headers, heads and bodies.
+    # One after another, all at once, and in pieces that end in headers, heads and bodies.
     for n, frame in enumerate(frames):
         worker.send_bytes(frame)
         assert worker.expect("RESULT", 100 + n).value == sent[n]
@@ -207,7 +207,7 @@ def large_calls_in_a_row_are_answered_among_others_and_in_pieces(worker):
 
 
 def _unread(worker):
-    """How many bytes the worker has not taken out of its socket, or is looking at only."""
+    """Returns how many bytes the worker has not taken out of its socket, including those that it only peeked at."""
     size = array.array("i", [0])
     fcntl.ioctl(worker.socket, termios.TIOCOUTQ, size)
     return size[0]
@@ -282,7 +282,7 @@ ASYNC_BULKY = BULKY.replace("def ", "async def ")
 
 
 def bulk(running, call, lengths, command="text"):
-    """Sends a CALLS; gives the entries of each of its RESULTS."""
+    """Sends a CALLS. Returns the entries of each of its RESULTS."""
     running.send("CALLS", call, [command, [[n] for n in lengths], None])
     parts = []
     while True:
@@ -309,7 +309,7 @@ def the_answers_that_are_too_long_together_come_in_several_frames(source, concur
 def an_answer_that_is_too_long_by_itself_fails_alone(source, concurrency):
     with Worker(source, concurrency=concurrency, max_frame=10000) as running:
         running.ready()
-        # Around the longest text: its own header (3), that of its entry (2), and that of the array (5).
+        # The longest text is surrounded by its own header (3), that of its entry (2), and that of the array (5).
         entries = [entry for part in bulk(running, 1, [5, 9990, 9991, 20000, 6]) for entry in part]
         assert [entry[0] for entry in entries] == [True, True, False, False, True]
         for _, error in entries[2:4]:
@@ -371,7 +371,7 @@ def a_garbled_frame_ends_the_worker_with_a_fault():
 
 
 def no_garbage_hangs_a_worker():
-    """Frames with random damage: each worker serves on, or says FAULT and exits."""
+    """Sends frames with random damage. Each worker continues to serve, or sends FAULT and exits."""
     rng = random.Random(7)
     ends = {"FAULT": 0, "served": 0, "ended": 0}
     for turn in range(30):
@@ -389,7 +389,7 @@ def no_garbage_hangs_a_worker():
                 while True:
                     try:
                         frame = running.receive()
-                    except values.BadPayload:  # a PONG gives back what its PING had
+                    except values.BadPayload:  # a PONG returns the payload of its PING
                         continue
                     if frame.kind == "FAULT" or frame.value == "the end":
                         ends["FAULT" if frame.kind == "FAULT" else "served"] += 1

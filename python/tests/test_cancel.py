@@ -1,4 +1,4 @@
-"""Cancels, stage by stage, and what a call can see."""
+"""Cancels, stage by stage, and what a call can observe of them."""
 
 import os
 import select
@@ -142,7 +142,7 @@ def a_call_that_waits_for_the_host_is_interrupted(worker):
 
 
 def a_call_that_talks_all_the_time_is_interrupted_between_frames(worker):
-    """The exception must not tear a frame apart: everything that comes is whole."""
+    """The exception must not interrupt a write: every frame that arrives is whole."""
     for _ in range(20):
         call = worker.start("chatty")
         for _ in range(20):
@@ -182,7 +182,8 @@ def the_stacks_of_a_busy_worker_can_be_read():
             call = running.start("spin")
             running.expect("LOG", call)
             text = b""
-            # A signal that comes while another thread still writes the stacks is lost: it is sent again if nothing comes.
+            # A signal that comes while another thread still writes the stacks is lost. It is sent again if nothing
+            # comes.
             for _ in range(200):
                 running.signal(signals["stack"])
                 while select.select([running.stack], [], [], 0.1)[0]:
@@ -202,7 +203,7 @@ def a_signal_never_hurts_a_worker_that_is_not_cancelled():
 
 
 def a_cancel_at_any_moment_is_answered_exactly_once():
-    """The signal comes before, while and after the call runs; the worker lives on and answers each call once."""
+    """The signal comes before, while and after the call runs. The worker lives on and answers each call once."""
     with Worker(SOURCE) as running:
         running.ready()
         for _ in range(300):

@@ -1,4 +1,4 @@
-"""The two codecs give the same bytes and the same values, for whatever they are given."""
+"""The two codecs produce the same bytes and the same values for every input."""
 
 import collections
 import dataclasses
@@ -107,7 +107,7 @@ def key(rng):
 
 
 def outcome(function, *args):
-    """What a codec does with it, as a comparable thing."""
+    """Returns the outcome of a codec in comparable form."""
     try:
         result = function(*args)
     except (values.BadValue, values.BadPayload) as error:

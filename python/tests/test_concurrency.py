@@ -174,7 +174,7 @@ PLAIN_BESIDE_ASYNC = """
 
 
 def start_many(worker, command, count, **named):
-    """All at once, as a host does that knows them to be short."""
+    """Sends all calls at once, like a host that knows them to be short."""
     first = worker.next_call + 1
     worker.next_call += count
     worker.send_bytes(b"".join(worker.frame("CALL", first + n, [command, named, None]) for n in range(count)))
@@ -198,14 +198,14 @@ def no_answer_waits_for_a_call_that_is_unexpectedly_slow():
             worker.ready()
             fifo = os.path.join(worker.directory.name, "fifo")
             os.mkfifo(fifo)
-            # Until it is known to be quick, and beyond.
+            # Until the command is known to be quick, and beyond.
             for call in start_many(worker, command, 300, path=""):
                 worker.expect("RESULT", call)
             quick = start_many(worker, command, 5, path="")
             slow = worker.start(command, path=fifo)
             for call in quick:
                 worker.expect("RESULT", call)
-            # It waits until somebody writes.
+            # The call waits until the pipe is opened for writing.
             with open(fifo, "w"):
                 assert worker.expect("RESULT", slow).value == fifo
 

@@ -177,7 +177,7 @@ def an_exception_has_no_cause_in_the_sdk_whatever_the_options(worker, options):
     error = worker.error("plain", options=options)
     assert (error["message"], "cause" in error) == ("no", False)
     assert worker.call("handled", options=options) is None
-    # A date-time takes the long way through the codec.
+    # A date-time takes the slow path through the codec.
     assert worker.call("handled", datetime.datetime(2026, 1, 1), options=options) is None
 
 

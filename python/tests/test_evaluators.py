@@ -1,4 +1,4 @@
-"""Evaluators: what they are given, and what they may return."""
+"""Evaluators: what they get, and what they may return."""
 
 import pytest
 from harness import Worker

@@ -1,4 +1,4 @@
-"""Calls over gRPC whose RPC is over before they have begun."""
+"""Calls over gRPC whose RPC is over before they begin."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from harness import SDK
 pytest.importorskip("grpc")
 pytest.importorskip("google.protobuf")
 
-# In a process of its own: a worker's life is that of its process.
+# In a separate process, because the life of a worker is that of its process.
 WORKER = """
 import json, sys
 import snakepit

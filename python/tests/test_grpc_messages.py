@@ -1,4 +1,4 @@
-"""The messages of gRPC are those of the specification."""
+"""The messages of gRPC match the specification."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from snakepit import grpc_messages  # noqa: E402
 
 
 def written():
-    """What `spec/snakepit.proto` says, in the words of `grpc_messages.py`."""
+    """Returns the content of `spec/snakepit.proto` in the form of `grpc_messages.py`."""
     with open(os.path.join(ROOT, "spec", "snakepit.proto")) as file:
         text = re.sub(r"//.*", "", file.read())
     enums, messages = {}, {}

@@ -1,4 +1,4 @@
-"""The threads of a gRPC server: a few for short calls, and one for each call that holds its own."""
+"""The threads of a gRPC server: a few for short calls, and one for each call that holds a thread."""
 
 from queue import SimpleQueue
 from threading import Barrier, Event
@@ -10,7 +10,8 @@ SOON = 30
 
 
 class Looks:
-    """In place of the lock at which the threads' watcher waits between two looks: tells when there were so many."""
+    """Replaces the lock on which the watcher of the threads waits between two checks, and reports when it has
+    checked so often."""
 
     def __init__(self, threads, most):
         self.wait = threads.never.acquire

@@ -1,4 +1,4 @@
-"""Tools of the host, nested calls, sessions, and what else a context offers."""
+"""Tools of the host, nested calls, sessions, and the rest of a context."""
 
 import pytest
 from harness import Worker
@@ -245,7 +245,7 @@ def a_tool_can_stream_and_gets_credit_back(worker):
             if sent == credit:
                 more = worker.expect("HOST_CREDIT", call).value
                 assert more[0] == number
-                # Of each item: the array, two small numbers of one to three bytes.
+                # For each item: the array, and two small numbers of one to three bytes.
                 assert more[1] * 3 <= more[2] <= more[1] * 5
                 credit += more[1]
             worker.send("HOST_ITEM", call, [number, item])
@@ -275,7 +275,7 @@ def a_tool_that_streams_large_items_gets_its_bytes_back(worker):
         while (frame := worker.receive()).kind == "HOST_CREDIT":
             left += frame.value[2]
         assert (frame.kind, frame.value) == ("RESULT", [size] * 20)
-        # All was given back, except for the last half at most.
+        # Everything was given back, except for at most the last half.
         assert room // 2 < left <= room
 
 
@@ -290,7 +290,7 @@ def a_stream_of_a_tool_that_is_left_early_is_cancelled(worker):
 
 
 def a_nested_call_is_served_while_the_outer_one_waits(worker):
-    """Every thread waits in a tool of the host; nested calls are served all the same, three deep."""
+    """Every thread waits in a tool of the host, and nested calls are still served, three deep."""
     outers = [worker.start("ask", x=n) for n in range(2 if worker.kind == "concurrent" else 1)]
     asked = {}
     for _ in outers:
@@ -361,7 +361,7 @@ def a_session_has_a_dict_in_the_worker_until_it_ends(worker):
 
 
 def serve_store(worker, call):
-    """Plays the host's session store until the call is answered."""
+    """Acts as the host's session store until the call is answered."""
     kept = {}
     while True:
         frame = worker.receive()

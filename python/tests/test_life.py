@@ -1,4 +1,4 @@
-"""How workers start and end, and what they are made of."""
+"""How workers start and end, and what they consist of."""
 
 import os
 import struct
@@ -131,7 +131,7 @@ def a_worker_starts_under_any_flags_of_python(flags):
 
 
 def a_worker_starts_by_a_relative_path_of_the_sdk():
-    """Its own directory must not stay on the path: `concurrent` and `codec` would shadow other modules."""
+    """The directory of the SDK must not stay on the path: `concurrent` and `codec` would shadow other modules."""
     source = """
         import concurrent.futures
         import snakepit
@@ -311,7 +311,7 @@ def the_slate_names_the_call_that_was_started_last():
 
 
 class Recorded(list):
-    """A slate that keeps every state that it was ever in."""
+    """A slate that records all its states."""
 
     def __init__(self, *numbers):
         super().__init__(numbers)
@@ -330,7 +330,7 @@ def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
     slates = [Recorded(6, 3, 6), Recorded(6, 3, 6)]
     shared = SimpleNamespace(life=SimpleNamespace(slate=slates[0]), begun=1)
     Concurrent.note_start(shared, SimpleNamespace(call=7, came=2))
-    Concurrent.note_start(shared, SimpleNamespace(call=5, came=1))  # a task that the loop came to later
+    Concurrent.note_start(shared, SimpleNamespace(call=5, came=1))  # a task that the loop reached later
     serial = SimpleNamespace(
         commands={},
         slate=slates[1],
@@ -452,7 +452,7 @@ def a_large_buffer_is_given_back():
 
 
 def the_engines_copy_keeps_its_compiled_files_and_a_workers_files_obey(tmp_path):
-    """PYTHONDONTWRITEBYTECODE is for the worker's own files."""
+    """PYTHONDONTWRITEBYTECODE applies to the worker's own files."""
     import shutil
 
     package = tmp_path / "snakepit"

@@ -1,4 +1,4 @@
-"""What can be said of the SDK without running it."""
+"""Checks of the SDK that need not run it."""
 
 import ast
 import os

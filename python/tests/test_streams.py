@@ -1,4 +1,4 @@
-"""Streams, credit, and that nothing lies about."""
+"""Streams and credit, and that no item is left unsent."""
 
 import time
 
@@ -152,7 +152,7 @@ def no_more_items_come_than_there_is_credit(worker):
 
 
 def items_and_nothing_more(worker, call, sizes):
-    """So long are the next items, and then the worker waits, but it lives."""
+    """Expects the next items to have these sizes. Then the worker must wait, but live."""
     assert [len(worker.expect("ITEM", call).value) for _ in sizes] == sizes
     worker.send("PING", 0, "still here")
     assert worker.expect("PONG").value == "still here"
@@ -160,7 +160,7 @@ def items_and_nothing_more(worker, call, sizes):
 
 def a_stream_stops_at_its_bytes_and_a_longer_item_passes_alone(worker):
     for name in names(worker, "letters"):
-        # An item of 48 letters is 50 bytes long, one of 1000 letters 1003.
+        # An item of 48 letters is 50 bytes long, and one of 1000 letters 1003.
         call = worker.start(name, sizes=[48, 48, 48, 1000, 48, 48], options={"stream": [100, 100]})
         items_and_nothing_more(worker, call, [48, 48])
         worker.send("CREDIT", call, [0, 51])
@@ -181,9 +181,9 @@ def large_items_are_made_one_at_a_time(worker, tmp_path):
         call = worker.start(name, sizes=[size] * 5, path=str(made), options={"stream": [1000, 1 << 20]})
         for number in range(5):
             items_and_nothing_more(worker, call, [size])
-            # The next one may be made, and waits for its credit.
+            # The next item may be made, and waits for its credit.
             assert len(made.read_text()) <= number + 2
-            # The head's length, the reference in the head, and the bytes.
+            # The length of the head, the reference in the head, and the bytes.
             worker.send("CREDIT", call, [1, 4 + 10 + size])
         worker.expect("END", call)
 
@@ -208,12 +208,12 @@ def a_stream_without_first_credit_waits_for_it(worker):
 
 
 def a_credit_that_comes_before_the_stream_has_begun_counts(worker):
-    # A thread that is there already lets the reader read on; one that is started does not.
+    # An existing thread lets the reader read on; a thread that is being started does not.
     assert worker.stream("plain", x=1) == [1]
     worker.next_call += 1
     call = worker.next_call
     message = ["plain", {"x": 1}, None, {"stream": [0, 0]}]
-    # Together, so that the second is read before a thread or a task has begun with the first.
+    # In one write, so that the second frame is read before a thread or a task has begun with the first.
     worker.send_bytes(worker.frame("CALL", call, message) + worker.frame("CREDIT", call, [1, 1]))
     assert worker.expect("ITEM", call).value == 1
     worker.expect("END", call)
@@ -248,7 +248,7 @@ def a_cancelled_stream_is_told_and_cleaned_up(worker, stage, tmp_path):
         worker.send("CANCEL", call, stage)
         frame = worker.expect("ERROR", call)
         assert frame.value["kind"] == "cancelled"
-        # Stage 2 may find an async generator where it awaits; then it is asyncio that tells it.
+        # Stage 2 may find an async generator where it awaits. Then asyncio reports it.
         assert open(path).read() in ("Cancelled", "CancelledError", "GeneratorExit")
 
 
@@ -265,7 +265,7 @@ def a_cancel_ends_a_stream_that_has_credit_for_ever(worker, tmp_path):
 
 
 def no_item_lies_behind_a_generator_that_stalls(worker):
-    """Quick items are gathered; when the generator then waits, they are on their way all the same."""
+    """Quick items are gathered, but are sent even if the generator then waits."""
     call = worker.start("stalls", n=20, tool="t", options={"stream": [100, MUCH]})
     seen = []
     while len(seen) < 21:
@@ -278,7 +278,8 @@ def no_item_lies_behind_a_generator_that_stalls(worker):
 
 
 def no_answer_lies_behind_a_slow_call(worker, tmp_path):
-    """Answers of quick calls arrive although the next call, quick so far, blocks: its own code cannot end before."""
+    """Answers of quick calls arrive although the next call, which was quick so far, blocks. It cannot end before
+    they arrive."""
     import os
 
     if worker.kind != "serial":

@@ -1,4 +1,4 @@
-"""Where async code stands: a worker tells it for each call, through everything that the call awaits."""
+"""The stacks of async code: a worker reports them for each call, through everything that the call awaits."""
 
 import os
 import select
@@ -76,12 +76,12 @@ for _name in ("gathers", "blocks"):
 
 
 def tasks_of(running, wanted="", at_rest=0):
-    """What the worker tells, without the stacks of threads, once it has what is wanted and so many tasks stand in `wait`: one may
-    just be on its way there, and further in than that.
+    """Returns what the worker reports, without the stacks of threads, once it contains the wanted text and so many
+    tasks are in `wait`. Until then, a task may be on its way there.
     """
     end = time.monotonic() + LIMIT
     while True:
-        # One that comes just before the main thread begins to wait is seen only with the next one.
+        # A signal that comes just before the main thread begins to wait takes effect only with the next one.
         text = b""
         while b"\x03" not in text:
             assert time.monotonic() < end, "nothing is told"
@@ -92,7 +92,7 @@ def tasks_of(running, wanted="", at_rest=0):
         if wanted in told and sum(frames[:1] == ["wait"] for frames in places(told).values()) >= at_rest:
             return told
         assert time.monotonic() < end, told
-        # Between two questions it gets on.
+        # Lets the worker run between two requests.
         select.select([], [], [], 0.001)
 
 
@@ -107,7 +107,7 @@ def started(source, *calls, concurrency=1, env=None):
 
 
 def places(text):
-    """The functions of each task, the innermost first."""
+    """Returns the functions of each task, innermost first."""
     found = {}
     for line in text.splitlines():
         if line.startswith("Task"):
@@ -143,7 +143,7 @@ def the_tasks_that_a_call_waits_for_are_told_too():
         found = places(text)
         assert found.pop(f"Task of call {call}: gathers") == ["gathers"], text
         assert list(found.values()) == [["wait", "innermost", "middle"]] * 2, text
-        # A task tells its context since Python 3.12; before, nobody knows whose it is.
+        # Tasks reveal their context since Python 3.12. Before, the call of a task is unknown.
         of = f" of call {call}" if sys.version_info >= (3, 12) else ""
         assert all(name.startswith(f"Task{of}: Task-") for name in found), text
         waits = [line for line in text.splitlines() if line.startswith("  waits for ")]

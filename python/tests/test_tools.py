@@ -91,7 +91,8 @@ def tasks():
 
 
 def fill(worker, command, **args):
-    """Starts a call that asks for more than may be; gives it and what it has asked for by then."""
+    """Starts a call that makes more requests than allowed. Returns the call and the requests that it has sent by
+    then."""
     call = worker.start(command, **args)
     return call, [worker.expect("HOST_CALL", call).value for _ in range(MOST)]
 
@@ -117,7 +118,7 @@ def no_more_are_asked_for_than_the_host_allows_and_all_are_answered(worker):
 def what_they_bring_together_is_limited_too(tasks):
     size, times = 1 << 20, 40
     call = tasks.start("send_together", times=times, size=size)
-    fit = MOST_BYTES // size - 1  # each has some bytes besides
+    fit = MOST_BYTES // size - 1  # each needs some bytes more
     under_way = [tasks.expect("HOST_CALL", call).value[0] for _ in range(fit)]
     tasks.send("PING", 0, "are there more?")
     tasks.expect("PONG")
@@ -139,7 +140,7 @@ def a_nested_call_does_not_wait_for_those_that_wait_for_it(worker):
     number = worker.expect("HOST_CALL", nested).value[0]
     worker.send("HOST_RESULT", nested, [number, "at once"])
     assert worker.expect("RESULT", nested).value == "at once"
-    # Who of those that wait comes first is theirs to find out.
+    # The order of those that wait is up to them.
     under_way = [(call, asked) for asked in under_way]
     for _ in range(times + 1 - MOST):
         answer(worker, *under_way.pop(0))

@@ -1,4 +1,4 @@
-"""Traces: what the code of a call is inside of, and the spans that it makes."""
+"""Traces: the spans around the code of a call, and the spans that it creates."""
 
 import json
 
@@ -66,7 +66,7 @@ SOURCE = """
 
 
 def _spans_until(worker, call):
-    """The spans that are told before the answer, and the answer."""
+    """Returns the spans that are reported before the answer, and the answer."""
     spans = []
     while True:
         frame = worker.receive()

@@ -1,4 +1,4 @@
-"""Arguments and results of annotated types: both ways, and what is said of those that do not fit."""
+"""Arguments and results of annotated types, in both directions, and the errors for values that do not fit."""
 
 import datetime
 import importlib.util
@@ -191,7 +191,7 @@ def a_result_is_converted_where_its_annotation_says_so(worker):
         ("total", {"order": 1}, "must be Order, as a dict of its fields, not int"),
         ("total", {"order": {"items": []}}, "Order needs the field 'id'"),
         ("total", {"order": {**ORDER, "idd": 1}}, "Order has no field 'idd'; it has id, items, due, parent"),
-        ("total", {"order": {"id": ID, "items": []}}, "is no Order: an order has items"),
+        ("total", {"order": {"id": ID, "items": []}}, "is not a valid Order: an order has items"),
         ("total", {"order": {"id": "x", "items": []}}, "id: must be UUID, as a text, not 'x'"),
         ("total", {"order": {"id": ID, "items": [{"name": "n", "price": "much"}]}},
          "items[0].price: must be Decimal, as a text or a number, not 'much'"),

@@ -1,4 +1,4 @@
-"""What is too old is told in one line, before anything of it is used."""
+"""Versions that are too old are reported in one line, before any use of them."""
 
 import os
 import re
@@ -43,7 +43,7 @@ def an_older_protobuf_is_refused_before_it_fails():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SDK})
     assert done.returncode == 1
     assert done.stderr == (
-        "snakepit: this worker is to serve gRPC, and cannot: protobuf 3.11.4 is too old, 3.12 is the oldest that works; "
+        "snakepit: this worker cannot serve gRPC: protobuf 3.11.4 is too old, 3.12 is the oldest that works; "
         f"run: {sys.executable} -m pip install grpcio protobuf\n"
     )
 

@@ -14,7 +14,7 @@ def load(name):
 
 
 def value_of(note):
-    """The Python value of the notation."""
+    """Returns the Python value of the notation."""
     ((kind, content),) = note.items()
     if kind == "nil":
         return None
@@ -43,5 +43,6 @@ def frozen(value):
 
 
 def exact(value):
-    """A text that tells apart whatever the wire tells apart: 1 from 1.0 from True, -0.0 from 0.0, one NaN like another."""
+    """Returns a text that distinguishes what the wire distinguishes: 1, 1.0 and True, and -0.0 and 0.0, but not one
+    NaN from another."""
     return repr(value)

@@ -1,7 +1,7 @@
 //! What the benchmarks share: samples and tables, the programs' options, and what several of them start.
 //!
-//! Each program stands in `src/bin/`. A table puts our number beside a floor (the least that the same mechanism costs) or
-//! a peer (what people use today), measured by turns in the same run. `comparison` judges one build beside another.
+//! The programs are in `src/bin/`. A table puts our number beside a floor (the minimum cost of the same mechanism) or a
+//! peer (what people use today), measured by turns in the same run. `comparison` judges one build beside another.
 
 #![expect(clippy::cast_precision_loss, reason = "statistics over small counts")]
 
@@ -24,8 +24,8 @@ pub use snakepit_proving::machine;
 pub use snakepit_proving::unit::Unit;
 pub use summary::SummaryRow;
 
-/// A benchmark recovers from nothing: it prints the error and ends.
+/// The result of a benchmark, which recovers from no error: it prints the error and ends.
 pub type BenchResult<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The same inside a task, whose error has to be `Send`.
+/// The same inside a task, whose error must be `Send`.
 pub type TaskResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

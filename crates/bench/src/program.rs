@@ -8,7 +8,7 @@ use crate::{BenchReport, BenchResult, ReportPage};
 /// Measures a part of the table and adds its rows. `B` is what every part of the program needs.
 pub type BenchPart<B> = fn(&B, &mut BenchReport) -> BenchResult<()>;
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Enough rounds for medians to settle.
@@ -20,18 +20,18 @@ pub enum Effort {
 /// A program: `NAME [--write] [--quick] [PART…]`.
 #[derive(Debug)]
 pub struct BenchProgram<B: 'static> {
-    /// Its name.
+    /// The name of the program.
     pub name: &'static str,
-    /// The text around its table.
+    /// The text around the table.
     pub page: ReportPage,
     /// The file in `docs/bench/` that `--write` replaces.
     pub document: &'static str,
-    /// Its parts, in the order of the table.
+    /// The parts, in the order of the table.
     pub parts: &'static [(&'static str, BenchPart<B>)],
 }
 
 impl Effort {
-    /// The number of rounds, for a part that needs `full` rounds until its medians settle.
+    /// Returns the number of rounds for a part that needs `full` rounds until its medians settle.
     pub fn rounds(self, full: usize) -> usize {
         match self {
             Self::Full => full,
@@ -41,8 +41,9 @@ impl Effort {
 }
 
 impl<B> BenchProgram<B> {
-    /// Measures what the arguments ask for, prints the table and says by the exit status whether every target was
-    /// reached: 1 if not, 2 if something could not be measured. `--quick` only fails where a busy machine is no excuse.
+    /// Measures the parts that the arguments name and prints the table. The exit status is 0 if every target was
+    /// reached, 1 if not, and 2 if something could not be measured. `--quick` only fails if a busy machine is no
+    /// excuse.
     pub fn run(
         &self,
         args: &[String],
@@ -57,7 +58,7 @@ impl<B> BenchProgram<B> {
         prepare: impl FnOnce(Effort, &mut BenchReport) -> BenchResult<B>,
     ) -> BenchResult<ExitCode> {
         let (options, words): (Vec<&String>, Vec<&String>) = args.iter().partition(|it| it.starts_with("--"));
-        // Custody's benchmark has always called it `--smoke`.
+        // Custody's benchmark has always called this option `--smoke`.
         let known = ["--write", "--quick", "--smoke"];
         if let Some(unknown) = options.iter().find(|it| !known.contains(&it.as_str())) {
             return Err(format!(
@@ -104,7 +105,7 @@ pub fn write_document(name: &str, text: &str) -> BenchResult<()> {
     Ok(())
 }
 
-/// Prints why nothing more is measured; the exit status of a program that could not measure.
+/// Prints why nothing more is measured, and returns the exit status of a program that could not measure.
 pub fn fail(program: &str, error: &dyn std::error::Error) -> ExitCode {
     eprintln!("{program}: {error}");
     ExitCode::from(2)

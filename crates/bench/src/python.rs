@@ -7,7 +7,8 @@ use crate::BenchResult;
 /// The variable that names another interpreter.
 pub const VARIABLE: &str = "SNAKEPIT_BENCH_PYTHON";
 
-/// `SNAKEPIT_BENCH_PYTHON`, else the environment that `crates/bench/bench-venv` makes beside the build, else none.
+/// Returns `SNAKEPIT_BENCH_PYTHON`, or else the environment that `crates/bench/bench-venv` creates beside the build, or
+/// else `None`.
 pub fn environment() -> BenchResult<Option<PathBuf>> {
     if let Some(path) = std::env::var_os(VARIABLE) {
         return Ok(Some(path.into()));

@@ -37,7 +37,7 @@ impl RedisServer {
         Ok(redis)
     }
 
-    /// The socket on which it listens.
+    /// Returns the socket on which the server listens.
     pub fn socket(&self) -> &Path {
         &self.socket
     }

@@ -4,44 +4,44 @@ use std::fmt::Write as _;
 
 use crate::{SampleSet, Unit, machine};
 
-/// What a row must reach. `smoke` bounds hold even on a busy machine.
+/// The target of a row. `smoke` bounds hold even on a busy machine.
 #[derive(Clone, Copy, Debug)]
 pub enum RowTarget {
     /// No target: the row is only reported.
     None,
-    /// Ours divided by the floor.
+    /// The ratio of our number to the floor.
     RatioAtMost {
-        /// What is promised.
+        /// The promised bound.
         full: f64,
-        /// What holds even on a busy machine.
+        /// The bound that holds even on a busy machine.
         smoke: f64,
     },
-    /// Ours divided by the floor, where more is better.
+    /// The ratio of our number to the floor, where more is better.
     RatioAtLeast {
-        /// What is promised.
+        /// The promised bound.
         full: f64,
-        /// What holds even on a busy machine.
+        /// The bound that holds even on a busy machine.
         smoke: f64,
     },
-    /// Ours by itself.
+    /// Our number alone.
     AtLeast {
-        /// What is promised.
+        /// The promised bound.
         full: f64,
-        /// What holds even on a busy machine.
+        /// The bound that holds even on a busy machine.
         smoke: f64,
     },
-    /// Ours by itself, for memory: it does not depend on how busy the machine is.
+    /// Our number alone, for memory. It does not depend on the load of the machine.
     AtMost(f64),
-    /// Ours minus the floor, also for memory.
+    /// Our number minus the floor, also for memory.
     AboveAtMost(f64),
 }
 
-/// One side of a row: ours, or what ours is compared with.
+/// One side of a row: our numbers, or those that they are compared with.
 #[derive(Clone, Debug)]
 pub enum Side {
     /// The samples, and further numbers from the same rounds.
     Measured {
-        /// The samples from which the ratio comes.
+        /// The samples that the ratio is computed from.
         samples: SampleSet,
         /// Further numbers, as text.
         aside: Vec<String>,
@@ -59,18 +59,18 @@ pub struct ReportRow {
     pub unit: Unit,
     /// Our numbers.
     pub ours: Side,
-    /// What our numbers are compared with.
+    /// The numbers that ours are compared with.
     pub beside: Option<Comparand>,
-    /// What the row must reach.
+    /// The target of the row.
     pub target: RowTarget,
 }
 
-/// A floor or a peer, measured by turns with ours.
+/// A floor or a peer, measured by turns with our number.
 #[derive(Clone, Debug)]
 pub struct Comparand {
-    /// Its name.
+    /// The name of the floor or peer.
     pub name: String,
-    /// Its numbers.
+    /// The numbers of the floor or peer.
     pub side: Side,
 }
 
@@ -192,12 +192,12 @@ impl BenchReport {
         self.notes.push(note);
     }
 
-    /// The rows that miss their target.
+    /// Returns the rows that miss their target.
     pub fn missed(&self) -> Vec<String> {
         self.failing(false)
     }
 
-    /// The rows that miss even what holds on a busy machine.
+    /// Returns the rows that miss even the bound that holds on a busy machine.
     pub fn broken(&self) -> Vec<String> {
         self.failing(true)
     }
@@ -216,7 +216,7 @@ impl BenchReport {
         ["what", "ours: median (p10 – p90)", beside, &which, "ratio", "target", "verdict"].map(str::to_owned)
     }
 
-    /// The table for a terminal.
+    /// Returns the table for a terminal.
     pub fn text(&self) -> String {
         let cells: Vec<[String; 7]> =
             std::iter::once(self.head()).chain(self.rows.iter().map(ReportRow::cells)).collect();
@@ -234,7 +234,7 @@ impl BenchReport {
         text
     }
 
-    /// The page for `docs/bench/`.
+    /// Returns the page for `docs/bench/`.
     pub fn markdown(&self) -> String {
         let mut text = format!("{}\n\n", self.page.opening);
         let _ = writeln!(

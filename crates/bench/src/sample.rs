@@ -17,22 +17,22 @@ impl SampleSet {
         self.push(time.as_secs_f64());
     }
 
-    /// The number of samples.
+    /// Returns the number of samples.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no sample.
+    /// Reports whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The median.
+    /// Returns the median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// The value below which this share of the samples lies, between 0 and 1.
+    /// Returns the value below which this share of the samples lies, between 0 and 1.
     pub fn quantile(&self, part: f64) -> f64 {
         assert!(!self.0.is_empty(), "nothing was measured");
         let mut sorted = self.0.clone();

@@ -1,18 +1,18 @@
-//! A short table: one row for each thing that is measured, which says whether its target is met.
+//! A short table with one row per measurement, which states whether its target is met.
 
 use crate::{SampleSet, machine};
 
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub struct SummaryRow {
-    /// Its cells, in Markdown.
+    /// The cells of the row, in Markdown.
     pub text: String,
-    /// Whether its target is met; a row without a target always is.
+    /// Whether the target is met. A row without a target always meets it.
     pub met: bool,
 }
 
 impl SummaryRow {
-    /// Our rate beside another one; the target is the least ratio.
+    /// Creates a row of our rate beside another one. The target is the minimum ratio.
     pub fn rates(what: &str, ours: &SampleSet, beside: &str, theirs: &SampleSet, least: f64) -> Self {
         let ratio = ours.median() / theirs.median();
         let met = ratio >= least;
@@ -25,7 +25,7 @@ impl SummaryRow {
         Self { text, met }
     }
 
-    /// Our rate beside another one, without a target.
+    /// Creates a row of our rate beside another one, without a target.
     pub fn reported(what: &str, ours: &SampleSet, beside: &str, theirs: &SampleSet) -> Self {
         let ratio = ours.median() / theirs.median();
         let (ours, theirs) = (ours.median(), theirs.median());
@@ -35,12 +35,12 @@ impl SummaryRow {
         }
     }
 
-    /// Our rate alone, and why nothing stands beside it.
+    /// Creates a row of our rate alone, with the reason why nothing is beside it.
     pub fn alone(what: &str, ours: &SampleSet, why: &str) -> Self {
         Self { text: format!("| {what} | {:.0}/s | {why} | – | – |", ours.median()), met: true }
     }
 
-    /// Our time in seconds, shown in milliseconds; the target is a limit.
+    /// Creates a row of our time in seconds, shown in milliseconds. The target is a limit.
     pub fn time(what: &str, ours: &SampleSet, limit: f64) -> Self {
         let met = ours.median() < limit;
         let [median, high, limit] = [ours.median(), ours.quantile(0.9), limit].map(|seconds| seconds * 1e3);
@@ -51,7 +51,7 @@ impl SummaryRow {
         Self { text, met }
     }
 
-    /// Our time beside the floor's, both in seconds; the target is the largest ratio.
+    /// Creates a row of our time beside the floor's, both in seconds. The target is the maximum ratio.
     pub fn times(what: &str, ours: &SampleSet, floor: &SampleSet, most: f64) -> Self {
         let show = |samples: &SampleSet| {
             format!("{:.1} ms (p90 {:.1})", samples.median() * 1e3, samples.quantile(0.9) * 1e3)
@@ -65,12 +65,12 @@ impl SummaryRow {
     }
 }
 
-/// How a table says whether a target is met.
+/// Returns the text in a table for whether a target is met.
 pub fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "MISS" }
 }
 
-/// All rows, with their heading and the machine.
+/// Formats all rows with their heading and the machine.
 pub fn table(rows: &[SummaryRow]) -> String {
     let mut table = String::from("| what | ours | beside | ratio | wanted |\n|---|---|---|---|---|\n");
     for row in rows {

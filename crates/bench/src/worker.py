@@ -1,4 +1,4 @@
-"""What `bench-supervision` calls."""
+"""The worker that `bench-supervision` calls."""
 
 import os
 import time
@@ -7,7 +7,7 @@ import snakepit
 
 
 def work():
-    """About 100 µs whatever the number of calls, as a small model's forward pass."""
+    """Takes about 100 µs for any number of calls, like a small model's forward pass."""
     until = time.perf_counter() + 0.0001
     while time.perf_counter() < until:
         pass

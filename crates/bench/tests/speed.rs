@@ -1,9 +1,9 @@
-//! Runs the benchmarks with few rounds. They fail only where a busy machine and a debug build are no excuse: memory, and
+//! Runs the benchmarks with few rounds. They fail only if a busy machine and a debug build are no excuse: memory, and
 //! times that are off by a factor. The real numbers are in `docs/bench/`.
 
 use std::process::Command;
 
-/// The output of a benchmark, which must succeed.
+/// Returns the output of a benchmark, which must succeed.
 #[track_caller]
 fn printed(program: &str, words: &[&str]) -> String {
     let output = Command::new(program).args(words).output().expect("the benchmark starts");

@@ -1,4 +1,4 @@
-//! `snakepit cleanup`: clears what dead hosts left behind, and reports what it killed.
+//! `snakepit cleanup`: clears what dead hosts left behind and reports what it killed.
 
 use std::fmt::Write as _;
 use std::path::Path;

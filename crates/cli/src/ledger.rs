@@ -1,4 +1,4 @@
-//! `snakepit ledger`: the recorded runs, and whether they are alive.
+//! `snakepit ledger`: lists the recorded runs and whether they are alive.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -82,7 +82,7 @@ fn number(number: Option<i32>) -> String {
     number.map_or_else(dash, |number| number.to_string())
 }
 
-/// Whether a run is over, its life in JSON, and its life for people.
+/// Returns whether a run is over, its life in JSON, and its life for people.
 fn life(life: RunLife) -> (bool, &'static str, &'static str) {
     match life {
         RunLife::Live => (false, "live", "live"),

@@ -78,9 +78,10 @@ fn main() -> ExitCode {
     ExitCode::from(status.unwrap_or_else(|failure| failure.report(false)))
 }
 
-/// Help is a success. A wrong command line of `exec` is a failure of snakepit, not of the command: 125.
+/// Reports a usage error or prints help. Help is a success. A wrong command line of `exec` is a failure of snakepit,
+/// not of the command: 125.
 fn usage(error: &clap::Error) -> ExitCode {
-    // A closed stdout or stderr changes nothing.
+    // It does not matter if stdout or stderr is closed.
     let _ = error.print();
     ExitCode::from(if !error.use_stderr() {
         exit_status::SUCCESS

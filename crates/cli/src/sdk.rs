@@ -51,7 +51,7 @@ pub(crate) fn run(args: &SdkArgs) -> Result<u8, CliFailure> {
 
 fn path(state: &StateDirOption) -> Result<u8, CliFailure> {
     let state_dir = state.resolve()?;
-    // The engine makes and checks the directory in the same way.
+    // The engine creates and checks the directory in the same way.
     let path = sdk::path(&state_dir).map_err(|error| {
         CliFailure::new(format!("cannot put the SDK into {}", state_dir.display()), &error)
             .hint("choose another directory with --state-dir or SNAKEPIT_STATE_DIR")
@@ -94,7 +94,7 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The directory of an environment's packages.
+/// Returns the directory of an environment's packages.
 fn site_of(venv: &Path) -> Result<PathBuf, CliFailure> {
     let no_venv = |why: &str| {
         CliFailure::internal(format!("{} is not a virtual environment: {why}", venv.display()))
@@ -117,7 +117,7 @@ fn site_of(venv: &Path) -> Result<PathBuf, CliFailure> {
     Err(no_venv("it has no lib/python3.*/site-packages"))
 }
 
-/// The metadata directories of earlier installations.
+/// Returns the metadata directories of earlier installations.
 fn installed(site: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(site)? {
@@ -130,7 +130,7 @@ fn installed(site: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Writes the package, and the metadata by which pip shows and removes it.
+/// Writes the package and the metadata by which pip shows and removes it.
 fn write(site: &Path, package: &Path) -> io::Result<()> {
     let metadata = format!("{METADATA_PREFIX}{}{METADATA_SUFFIX}", version());
     let mut record = String::new();
@@ -161,6 +161,6 @@ fn write(site: &Path, package: &Path) -> io::Result<()> {
         let _ = writeln!(record, "{metadata}/{name},,");
     }
     let _ = writeln!(record, "{metadata}/RECORD,,");
-    // Last: without RECORD, pip treats the rest as a broken installation.
+    // RECORD comes last: without it, pip treats the rest as a broken installation.
     fs::write(site.join(&metadata).join("RECORD"), record)
 }

@@ -1,7 +1,7 @@
 //! Tools: functions of the host that a worker may call while it serves a call.
 //!
-//! Owns the tools of an engine, what a worker is told of their errors, and the tools that reach the session store. Knows no
-//! protocol: adapters ask by [`Call::ask`].
+//! Owns the tools of an engine, the form in which workers get their errors, and the tools that reach the session store.
+//! Knows no protocol: adapters call tools with [`Call::ask`].
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -29,13 +29,13 @@ use crate::worker::Worker;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ToolContext {
-    /// The call.
+    /// The call's id.
     pub call: CallId,
-    /// Its command.
+    /// The command of the call.
     pub command: Arc<str>,
-    /// Its pool.
+    /// The pool of the call.
     pub pool: Arc<str>,
-    /// Its session.
+    /// The session of the call.
     pub session: Option<Arc<str>>,
     shared: Arc<pool::PoolInner>,
 }
@@ -174,8 +174,8 @@ struct StoreRequest {
 }
 
 impl StoreRequest {
-    /// The session of the call. A worker may name that session and no other: it serves many sessions, and each sees only its own
-    /// data.
+    /// Returns the session of the call. A worker may name only that session: it serves many sessions, and a call may
+    /// see only the data of its own.
     fn session_of<'a>(&self, context: &'a ToolContext) -> Result<&'a str, StoreError> {
         let own = context.session.as_deref().ok_or(StoreError::NotInSession)?;
         match self.session.as_deref() {
@@ -185,7 +185,7 @@ impl StoreRequest {
     }
 }
 
-/// Decodes the arguments of a tool. A call without arguments sends an empty map or list, which a tool may take as `()`.
+/// Decodes the arguments of a tool. A call without arguments sends an empty map or list, which also decodes as `()`.
 fn arguments<A: DeserializeOwned>(args: &Encoded) -> Result<A, ValueError> {
     const EMPTY: [&[u8]; 2] = [&[0x80], &[0x90]];
     args.decode().or_else(|error| {
@@ -193,7 +193,7 @@ fn arguments<A: DeserializeOwned>(args: &Encoded) -> Result<A, ValueError> {
     })
 }
 
-/// What a worker is told of a tool's error: the text of the error and of its causes. Types of Rust are not named, since the
+/// Converts a tool's error for the worker: the text of the error and of its causes. Rust types are not named, since the
 /// worker does not know them.
 fn failed<E: fmt::Display + 'static>(error: &E) -> RemoteError {
     let any: &dyn Any = error;
@@ -206,11 +206,11 @@ fn failed<E: fmt::Display + 'static>(error: &E) -> RemoteError {
     if let Some(error) = any.downcast_ref::<Box<dyn Error + Send + Sync>>() {
         return with_causes_of(&**error);
     }
-    // With `#`, anyhow and similar errors name their causes.
+    // With `#`, anyhow and similar errors include their causes.
     RemoteError::new(RemoteErrorKind::Exception, format!("{error:#}"))
 }
 
-/// An error with its causes. The error of another worker, from a nested call, is passed on whole.
+/// Converts an error with its causes. The error of another worker, from a nested call, is passed on unchanged.
 fn with_causes_of(error: &(dyn Error + 'static)) -> RemoteError {
     if let Some(CallError::Remote(error)) = error.downcast_ref() {
         return RemoteError { kind: RemoteErrorKind::Exception, ..(**error).clone() };
@@ -218,7 +218,7 @@ fn with_causes_of(error: &(dyn Error + 'static)) -> RemoteError {
     RemoteError::new(RemoteErrorKind::Exception, with_causes(error))
 }
 
-/// What a worker is told of a tool that panicked.
+/// Converts the panic of a tool for the worker.
 fn panicked(panic: &(dyn Any + Send)) -> RemoteError {
     RemoteError::new(RemoteErrorKind::Exception, format!("the tool panicked: {}", panic_message(panic)))
 }
@@ -231,7 +231,7 @@ fn bad_value(error: &ValueError) -> RemoteError {
     RemoteError::new(RemoteErrorKind::BadValue, error.to_string())
 }
 
-/// How a tool ended.
+/// The outcome of a tool.
 #[derive(Clone, Copy)]
 enum ToolOutcome {
     Ok,
@@ -239,7 +239,8 @@ enum ToolOutcome {
     Cancelled,
 }
 
-/// Emits the event of a tool when it ends; dropped before that, the tool was cancelled. Internal tools emit no event.
+/// Emits the event of a tool when the tool ends. If it is dropped before, the event says `cancelled`. Internal tools
+/// emit no event.
 struct ToolReport(Option<(Link, Instant)>);
 
 impl ToolReport {
@@ -277,7 +278,7 @@ impl Drop for ToolReport {
     }
 }
 
-/// While a call waits for a tool, its worker may serve a nested call in its place.
+/// A permit for the worker to serve a nested call in the place of a call that waits for a tool.
 struct NestedCallPermit(Arc<Worker>, CallId);
 
 impl NestedCallPermit {
@@ -300,7 +301,7 @@ impl Call {
         self.ask_within(tool, args, None)
     }
 
-    /// Like [`Call::ask`], from inside a span of the worker: the tool's work becomes a child of that span.
+    /// Calls a tool like [`Call::ask`], from inside a span of the worker. The tool's work becomes a child of that span.
     pub fn ask_within(
         &self,
         tool: &str,
@@ -347,7 +348,8 @@ impl Call {
                 report.end(if answer.is_ok() { ToolOutcome::Ok } else { ToolOutcome::Failed });
                 match answer? {
                     ToolAnswer::Value(value) => Ok(ToolAnswer::Value(value)),
-                    // Items are made while they are read: in the same chain, and under the permit until the last.
+                    // Items are made while they are read, so they run in the same chain, and under the permit until the
+                    // last one.
                     ToolAnswer::Stream(items) => {
                         let items = AssertUnwindSafe(items).catch_unwind();
                         let items = items.map(|item| item.unwrap_or_else(|panic| Err(panicked(&*panic))));

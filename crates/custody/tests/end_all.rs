@@ -1,4 +1,4 @@
-//! The emergency exit: every run of the process at once.
+//! The emergency exit: the end of all runs of the process at once.
 
 mod support;
 
@@ -10,10 +10,10 @@ use snakepit_custody::{
 };
 use support::{Home, lines_of, shell};
 
-/// It ends the runs of all tests that share a process, so only one of them may be at it.
+/// The function ends the runs of all tests that share a process, so only one test may call it at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A worker that ends by KILL alone.
+/// Starts a worker that ends only by KILL.
 fn deaf_worker(run: &Run) -> WorkerProcess {
     let (worker, mut lines) = lines_of(run, shell("trap '' TERM; echo ready; while :; do sleep 0.1; done"));
     assert_eq!(lines.next().unwrap(), "ready");

@@ -1,7 +1,7 @@
-//! The tier `group` without pidfds and shims: what it holds when the host dies, what the next start ends, and what
-//! goes free. Built for other Unixes than Linux, and on Linux by `--cfg snakepit_portable`, as `./test` does.
+//! The tier `group` without pidfds and shims: what it ends when the host dies, what the next start ends, and what
+//! escapes. Built for Unixes other than Linux, and on Linux with `--cfg snakepit_portable`, as `./test` does.
 //!
-//! The host is this very program, run again with the name of the test `a_host` and a variable that gives it work.
+//! The host is this program, run again with the name of the test `a_host` and a variable that gives it its role.
 #![cfg(portable)]
 
 mod support;
@@ -17,32 +17,32 @@ use snakepit_custody::{
 };
 use support::{Home, lines_of, output_of, shell};
 
-/// What a host that is run again is to do; the state directory follows in `STATE`.
+/// The role of a host that is run again. The state directory is in `STATE`.
 const ROLE: &str = "SNAKEPIT_TEST_ROLE";
 const STATE: &str = "SNAKEPIT_TEST_STATE";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits for something that has no time-out of its own.
+/// Waits for an operation that has no time-out.
 fn in_time<T: Send + 'static>(what: &str, wait: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, waited) = channel();
     std::thread::spawn(move || done.send(wait()));
     waited.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what}: not in {PATIENCE:?}"))
 }
 
-/// Not a test by itself: the host of the others.
+/// Not a test on its own: the host of the other tests.
 #[test]
 fn a_host() {
     let Some(role) = std::env::var_os(ROLE) else { return };
     let state_dir = std::env::var_os(STATE).map(Into::into);
     let run = Run::open(Config { state_dir, ..Config::default() }).unwrap();
     for _ in 0..3 {
-        // A worker and a child of it, which hold the host's output open for as long as they live. Whatever a
-        // failing test leaves ends by itself, and holds nothing of the runner's.
+        // A worker and its child hold the host's output open as long as they live. Processes that a failing test leaves
+        // end on their own, and hold no descriptor of the test runner.
         let script = "sleep 60 & trap '' TERM; echo worker $$; echo child $!; wait";
         run.spawn(shell(script).stderr(custody::Stdio::Null)).unwrap();
     }
     if role == "forked" {
-        // SAFETY: the copy makes only calls that may be made after a fork.
+        // SAFETY: the copy makes only calls that are allowed after a fork.
         let copy = unsafe {
             let copy = libc::fork();
             if copy == 0 {
@@ -57,11 +57,11 @@ fn a_host() {
         println!("copy {copy}");
     }
     println!("keeper {}", run.keeper_pid().unwrap());
-    // The end of the input never comes: the host is killed before.
+    // The input does not end before the host is killed.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// A host in a process of its own, with three workers that have a child each.
+/// A host in a separate process, with three workers that have one child each.
 struct Host {
     process: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -86,7 +86,7 @@ impl Host {
             while !pids.iter().any(|(name, _)| name == "keeper") || pids.len() < 7 {
                 let mut line = String::new();
                 assert_ne!(output.read_line(&mut line).unwrap(), 0, "{pids:?}");
-                // The test runner's own words may stand before ours.
+                // Output of the test runner may come before the host's.
                 let words: Vec<_> = line.split_whitespace().collect();
                 if let [.., name @ ("worker" | "child" | "copy" | "keeper"), pid] = words[..] {
                     pids.push((name.to_owned(), Pid::from_raw(pid.parse().unwrap()).unwrap()));
@@ -106,28 +106,28 @@ impl Host {
         self.process.wait().unwrap();
     }
 
-    /// Kills host and keeper, so that neither can see to the workers: the keeper while the host is stopped.
+    /// Kills host and keeper, so that neither can end the workers. Kills the keeper while the host is stopped.
     #[expect(
         clippy::disallowed_methods,
-        reason = "the host is our child, and the keeper the child of a stopped one"
+        reason = "the host is a child of the test, and the keeper a child of the stopped host"
     )]
     fn kill_with_keeper(&mut self) {
         let host = Pid::from_raw(self.process.id().cast_signed()).unwrap();
         kill_process(host, Signal::STOP).unwrap();
-        // Until then its threads may still see the keeper die.
+        // Before the stop, the host's threads may still see the keeper die.
         in_time("the host's stop", move || waitid(WaitId::Pid(host), WaitIdOptions::STOPPED).unwrap());
         kill_process(self.pid_of("keeper"), Signal::KILL).unwrap();
         self.kill();
     }
 
-    /// Waits until nobody holds the output any more: neither host nor workers nor their children.
+    /// Waits until no process holds the output any more: neither host nor workers nor their children.
     fn wait_for_all(self) {
         let mut output = self.output;
         in_time("the end of all workers", move || output.read_to_end(&mut Vec::new()).unwrap());
     }
 }
 
-/// Waits until whoever holds a run's lock has ended.
+/// Waits until all holders of a run's lock have ended.
 fn wait_for_lock(home: &Home) {
     let runs = std::fs::read_dir(home.path().join("runs")).unwrap();
     for run in runs.flatten() {
@@ -137,8 +137,8 @@ fn wait_for_lock(home: &Home) {
     }
 }
 
-/// A process that has nothing to do with any run.
-#[expect(clippy::disallowed_methods, reason = "a bystander, to be let be")]
+/// Starts a process that belongs to no run.
+#[expect(clippy::disallowed_methods, reason = "a bystander that must be left alone")]
 fn bystander() -> Child {
     use std::os::unix::process::CommandExt;
     std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap()
@@ -163,14 +163,14 @@ fn kill_9_of_the_host_ends_the_groups_and_removes_the_run() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the copy, which nobody has reaped")]
+#[expect(clippy::disallowed_methods, reason = "the copy is not reaped")]
 fn a_forked_copy_of_the_host_does_not_keep_the_workers_alive() {
     let home = Home::new();
     let mut host = Host::start(&home, "forked");
     let copy = host.pid_of("copy");
     host.kill();
     host.wait_for_all();
-    // It lived through all of that, and has the keeper's socket still.
+    // The copy survived all of that, and still has the keeper's socket.
     kill_process(copy, Signal::KILL).unwrap();
 }
 
@@ -194,9 +194,9 @@ fn the_next_cleanup_ends_processes_that_outlived_host_and_keeper() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "workers that were let be; nobody has reaped them")]
+#[expect(clippy::disallowed_methods, reason = "workers that were left alone and are not reaped")]
 fn who_cannot_be_proven_to_be_of_a_dead_run_is_let_be_and_reported() {
-    // A start time that is another's, and none at all.
+    // A start time of another process, and no start time.
     for start in [[0xEE; 8], [0; 8]] {
         let home = Home::new();
         let mut host = Host::start(&home, "plain");
@@ -225,12 +225,12 @@ fn a_workers_end_is_the_end_of_its_group() {
     let run = home.open();
     let (worker, lines) = lines_of(&run, shell("trap '' TERM; sleep 1000 & sleep 1000 & exit 3"));
     assert_eq!(worker.wait().status, ExitStatus::Code(3));
-    // They held the other end.
+    // Both held the other end of the output.
     assert_eq!(in_time("the end of the output", move || lines.count()), 0);
 }
 
 #[test]
-#[cfg_attr(not(target_os = "linux"), ignore = "setsid as a command is Linux's")]
+#[cfg_attr(not(target_os = "linux"), ignore = "only Linux has the command setsid")]
 fn whoever_leaves_the_group_goes_free_as_the_tier_says() {
     let home = Home::new();
     let run = home.open();
@@ -255,7 +255,7 @@ fn the_ledger_names_the_living_their_groups_and_their_tier() {
     let [process] = &entry.processes[..] else { panic!("one worker") };
     assert_eq!((process.pid, process.pgid), (Some(worker.pid()), Some(worker.pid().as_raw())));
     assert!(process.alive && !process.at_gate);
-    // A live run is not touched, also by whoever else looks.
+    // A live run is not touched, even by other cleanups.
     assert!(custody::cleanup(home.path()).unwrap().runs.is_empty());
     assert!(worker.try_wait().is_none());
 }
@@ -281,7 +281,7 @@ fn limits_and_niceness_reach_the_worker_and_oom_score_is_refused_in_words() {
     let run = home.open();
     let limit = Rlimit { resource: libc::RLIMIT_NOFILE as i32, soft: 77, hard: 77 };
     assert_eq!(output_of(&run, shell("ulimit -n; nice").rlimit(limit).nice(5)), "77\n5\n");
-    // They bind the worker and not its launch, which would have no descriptor left, and no memory.
+    // The limits bind the worker and not its launch, which would have no descriptor and no memory left.
     let limit = Rlimit { resource: libc::RLIMIT_NOFILE as i32, soft: 4, hard: 4 };
     assert_eq!(output_of(&run, shell("ulimit -n").rlimit(limit)), "4\n");
     let limit = Rlimit { resource: libc::RLIMIT_DATA as i32, soft: 1 << 20, hard: 1 << 20 };

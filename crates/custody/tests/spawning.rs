@@ -41,7 +41,7 @@ fn a_handed_socket_arrives_under_the_number_asked_for() {
     let worker = run.spawn(shell("read -r line <&7; echo \"got $line\" >&7").fd(theirs, 7)).unwrap();
     ours.write_all(b"hello\n").unwrap();
     let mut text = String::new();
-    // The end comes because neither keeper nor shim holds a copy.
+    // The end comes only if neither keeper nor shim holds a copy.
     ours.read_to_string(&mut text).unwrap();
     assert_eq!(text, "got hello\n");
     assert_eq!(worker.wait().status, ExitStatus::Code(0));
@@ -51,7 +51,7 @@ fn a_handed_socket_arrives_under_the_number_asked_for() {
 fn descriptors_may_be_handed_under_each_others_numbers() {
     let home = Home::new();
     let run = home.open();
-    // Every number from 3 to 30, so that whatever the process at the gate uses itself is among them.
+    // The numbers 3 to 30 include those that the process at the gate uses itself.
     let files: Vec<_> = (3..=30).map(|number| (number, tempfile::tempfile().unwrap())).collect();
     let mut command = shell("for n in $(seq 3 30); do echo $n >/proc/self/fd/$n || exit 9; done");
     for (number, file) in &files {
@@ -76,7 +76,7 @@ fn nothing_but_what_was_handed_over_is_open_in_a_worker() {
 }
 
 #[test]
-#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs has the rest of it")]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs tests the rest")]
 fn limits_niceness_and_oom_score_reach_the_worker() {
     let home = Home::new();
     let run = home.open();
@@ -88,7 +88,7 @@ fn limits_niceness_and_oom_score_reach_the_worker() {
 }
 
 #[test]
-#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs has the rest of it")]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs tests the rest")]
 fn a_workers_oom_score_is_not_its_shims() {
     let home = Home::new();
     let run = home.open();
@@ -96,18 +96,18 @@ fn a_workers_oom_score_is_not_its_shims() {
     let score = |pid| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
     let own = score(snakepit_custody::Pid::current());
     let worker = run.spawn(Command::new("sleep").arg("1000").oom_score_adj(321)).unwrap();
-    // Its shim tells of this only when it has its memory back.
+    // The shim reports this only once its memory is no longer borrowed.
     worker.signal(libc::SIGSTOP).unwrap();
     while !matches!(events.next_within(Duration::from_secs(20)).unwrap(), CustodyEvent::Stopped { .. }) {}
     assert_eq!((score(worker.pid()).as_str(), score(worker.shim_pid())), ("321\n", own));
 }
 
 #[test]
-#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs has the rest of it")]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs tests the rest")]
 fn limits_bind_the_worker_and_not_its_launch() {
     let home = Home::new();
     let run = home.open();
-    // For whoever has these limits already, no descriptor is free any more, and then no memory.
+    // Under these limits, a process has no free descriptor, and then no memory.
     let command = shell("ulimit -n; cat /proc/self/oom_score_adj")
         .rlimit(Rlimit { resource: libc::RLIMIT_NOFILE.cast_signed(), soft: 4, hard: 4 })
         .oom_score_adj(321);
@@ -127,8 +127,8 @@ fn signals_are_as_the_host_was_started_with_them() {
     let home = Home::new();
     let run = home.open();
     let text = output_of(&run, Command::new("grep").args(["-E", "SigBlk|SigIgn", "/proc/self/status"]));
-    // The test's own program was started with nothing ignored or blocked; it ignores SIGPIPE by now. Signals
-    // 32 and 33 are the C library's own: its posix_spawn leaves them ignored in whomever it starts.
+    // The test program was started with nothing ignored or blocked. By now, it ignores SIGPIPE. The C library reserves
+    // signals 32 and 33: its posix_spawn leaves them ignored in the processes that it starts.
     for line in text.lines() {
         let bits = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
         assert_eq!(bits & !OF_THE_C_LIBRARY, 0, "{text}");

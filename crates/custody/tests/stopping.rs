@@ -1,4 +1,4 @@
-//! The end of workers and runs: the barrier, its configuration, its events and its traces.
+//! The end of workers and runs: the barrier, its configuration, its events and what it leaves.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use snakepit_custody::{Command, Config, CustodyEvent, ExitStatus, SpawnError, Tier};
 use support::{Home, lines_of, shell};
 
-/// An executor for one future, which must be done soon.
+/// An executor for one future that has to complete soon.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -95,7 +95,7 @@ fn a_stopped_worker_gets_term_and_goes_on_to_handle_it() {
     assert_eq!(worker.wait().status, ExitStatus::Code(7));
 }
 
-/// A worker whose child tells when it gets TERM; `on_term` is what the worker itself does then.
+/// Returns a worker whose child reports TERM. The worker itself runs `on_term` when it gets TERM.
 fn parent_and_child(on_term: &str) -> Command {
     let child = "(trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.1; done)";
     shell(&format!("trap '{on_term}' TERM; {child} & wait; wait"))
@@ -105,7 +105,7 @@ fn parent_and_child(on_term: &str) -> Command {
 fn term_reaches_the_whole_group() {
     let home = Home::new();
     let run = home.open();
-    // The main process outlives the child's word: its end makes the shim kill the child.
+    // The main process outlives the child's report, because its end makes the shim kill the child.
     let (worker, mut lines) = lines_of(&run, parent_and_child("wait; exit 3"));
     assert_eq!(lines.next().unwrap(), "ready");
     worker.signal(libc::SIGTERM).unwrap();
@@ -121,7 +121,7 @@ fn without_process_group_kill_term_reaches_the_main_process_alone() {
     assert_eq!(lines.next().unwrap(), "ready");
     worker.signal(libc::SIGTERM).unwrap();
     assert_eq!(worker.wait().status, ExitStatus::Code(3));
-    // The child never said a word, and is gone all the same.
+    // The child printed nothing and is gone nevertheless.
     assert_eq!(lines.next(), None);
 }
 
@@ -154,7 +154,7 @@ fn without_cleanup_on_stop_a_cleanup_kills_at_once() {
 fn a_worker_that_was_asked_to_end_gets_no_second_term_from_the_stop() {
     let home = Home::new();
     let run = home.open_with(&Config { cleanup_on_stop_timeout_ms: 300, ..Config::default() });
-    // To many programs a second TERM means to leave everything as it is.
+    // To many programs, a second TERM means that they should leave everything as it is.
     let (worker, mut lines) =
         lines_of(&run, shell("trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done"));
     assert_eq!(lines.next().unwrap(), "ready");
@@ -176,11 +176,11 @@ fn cleanup_ends_the_workers_and_leaves_the_run_open() {
 }
 
 #[test]
-#[cfg_attr(portable, ignore = "a daemon goes free in the tier group, and would outlive the test")]
+#[cfg_attr(portable, ignore = "a daemon escapes from the tier group and would outlive the test")]
 fn the_end_of_a_worker_that_left_a_daemon_is_told_without_delay() {
     let home = Home::new();
     let run = home.open();
-    // The best of some: one that waits for nothing is quick, however busy the machine is.
+    // Takes the best of several: an end that waits for nothing is quick at least once, however busy the machine is.
     let quickest = (0..20).map(|_| {
         let (worker, mut lines) = lines_of(&run, shell("setsid sh -c 'echo ready; exec sleep 1000' & wait"));
         assert_eq!(lines.next().unwrap(), "ready");
@@ -238,7 +238,7 @@ fn a_dead_run_of_another_host_is_reaped_while_this_one_lives() {
     let home = Home::new();
     let run = home.open_with(&Config { reap_interval: Duration::from_millis(50), ..Config::default() });
     let events = run.events().unwrap();
-    // A run of a host that is gone: our own OPEN record with a pid that cannot exist any more.
+    // A run whose host is gone: the OPEN record of the test's own run, with a pid that cannot exist any more.
     let dead = home.forge_dead_run(&run);
     let reaped = loop {
         if let CustodyEvent::Reaped { run, killed } = events.next_within(Duration::from_secs(10)).unwrap() {
@@ -275,7 +275,7 @@ fn the_ledger_does_not_grow_for_ever() {
         run.spawn(Command::new("/bin/true")).unwrap().wait();
     }
     assert!(support::records(&run).len() < 9000);
-    // Whoever lives is still on record after the file was rewritten.
+    // Living workers are still recorded after the file was rewritten.
     let living = home.living_on_record();
     assert_eq!(living.len(), 1);
     assert_eq!(living[0].pid, Some(lasting.pid()));

@@ -23,7 +23,7 @@ use super::{Environment, EnvironmentError, HelperRunner, Packages, find, identif
 use snakepit_custody::Run;
 use snakepit_telemetry::{Event, Level, emit, emit_with};
 
-/// A complete environment. It is not pruned while this value lives.
+/// A complete environment. It is not pruned while this value exists.
 #[derive(Debug)]
 #[must_use = "the environment may be pruned once this is dropped"]
 pub struct Built {
@@ -39,14 +39,14 @@ pub struct Built {
 }
 
 impl Environment {
-    /// Finds the environment in the cache, or builds it. The tools run as processes of `run`; events name the `owner`. Returns
-    /// `None` if nothing is to be installed.
+    /// Finds the environment in the cache, or builds it. The tools run as processes of `run`, and events name the
+    /// `owner`. Returns `None` if there is nothing to install.
     pub async fn build(&self, run: &Run, owner: &str) -> Result<Option<Built>, EnvironmentError> {
         let helpers = HelperRunner::new(run.clone(), owner, self.base()).env(&self.variables);
         self.obtain(&helpers).await
     }
 
-    /// Like [`Environment::build`], with helpers that are set up already.
+    /// Like [`Environment::build`], with existing helpers.
     pub async fn obtain(&self, helpers: &HelperRunner) -> Result<Option<Built>, EnvironmentError> {
         let Some(packages) = &self.packages else { return Ok(None) };
         let pool = &helpers.owner;
@@ -90,7 +90,7 @@ impl Environment {
         loop {
             let lock = self.locked(&cache, &key, LockMode::Shared, helpers).await?;
             if let Some(manifest) = cache.manifest_of(&key, &recipe.text)? {
-                // Where this fails, `prune` may remove the environment a little early.
+                // If this fails, `prune` may remove the environment a little early.
                 let _ = Manifest::touch(&cache.manifest_path(&key));
                 let path = cache.venv(&manifest.home);
                 return Ok(Built { python: path.join("bin/python"), path, key, is_new, _lock: lock });
@@ -101,19 +101,19 @@ impl Environment {
                 self.build_locked(packages, &identity, &recipe, &cache, &lock, helpers).await?;
                 is_new = true;
             }
-            // Between this lock and the next, `prune` may remove it: then it is built once more.
+            // Between this lock and the next, `prune` may remove the environment. It is then built again.
             drop(lock);
         }
     }
 
-    /// Reads the recipe on a blocking thread: it may be in many files.
+    /// Reads the recipe on a blocking thread, because it may consist of many files.
     async fn read(&self, packages: &Packages, identity: &Identity) -> Result<Recipe, EnvironmentError> {
         let (environment, packages, identity) = (self.clone(), packages.clone(), identity.clone());
         on_blocking_thread(move || Recipe::read(&environment, &packages, &identity)).await?
     }
 
-    /// Builds under the exclusive lock. The threads that work with files hold the lock, too: they go on if this future is
-    /// dropped.
+    /// Builds under the exclusive lock. The threads that work with files hold the lock, too, because they continue if
+    /// this future is dropped.
     async fn build_locked(
         &self,
         packages: &Packages,
@@ -171,10 +171,10 @@ impl Environment {
         if let Some(lock) = cache.try_lock(key, mode)? {
             return Ok(lock);
         }
-        emit_progress(&helpers.owner, key, 0, "waiting: another host builds it");
+        emit_progress(&helpers.owner, key, 0, "waiting: another host is building it");
         tokio::time::timeout(self.timeout, cache.lock(key, mode)).await.map_err(|_| {
             EnvironmentError::Timeout {
-                step: "waiting for another host that builds it".into(),
+                step: "waiting for another host to build it".into(),
                 after: self.timeout,
                 output: Vec::new(),
             }

@@ -12,13 +12,13 @@ use super::{Environment, EnvironmentError, HelperRunner, Installer, in_path};
 use snakepit_custody::{Command, catch_file_size_limit};
 use snakepit_telemetry::{Event, Level, emit_with};
 
-/// How many steps there are: make the environment, read what is asked for, install the packages, check the result.
+/// The number of steps: create the environment, read the requirements, install the packages, check the result.
 pub(super) const STEPS: u32 = 4;
 
-/// Since this version, `pip` can install into an environment that it does not belong to.
+/// The first version of `pip` that can install into an environment that it does not belong to.
 const PIP_WITH_PYTHON_OPTION: (u32, u32) = (22, 3);
 
-/// Lists the dependencies of a `pyproject.toml`; `pip` alone would install the project, too.
+/// Lists the dependencies of a `pyproject.toml`. `pip` alone would install the project, too.
 const DEPENDENCIES: &str = "
 import sys
 try:
@@ -38,7 +38,7 @@ with open(sys.argv[2], 'w', encoding='utf-8') as file:
     file.writelines(line + '\\n' for line in project.get('dependencies', ()))
 ";
 
-/// A build that has begun.
+/// A running build.
 pub(super) struct BuildSteps<'a> {
     pub(super) environment: &'a Environment,
     pub(super) identity: &'a Identity,
@@ -49,7 +49,7 @@ pub(super) struct BuildSteps<'a> {
     pub(super) began: Instant,
 }
 
-/// Emits what a build is doing.
+/// Emits the progress of a build.
 pub(super) fn emit_progress(pool: &Arc<str>, key: &str, step: u32, text: &str) {
     emit_with(Level::Debug, || Event::EnvironmentProgress {
         pool: Arc::clone(pool),
@@ -61,14 +61,14 @@ pub(super) fn emit_progress(pool: &Arc<str>, key: &str, step: u32, text: &str) {
 }
 
 impl BuildSteps<'_> {
-    /// Builds the environment; returns the name and the version of the tool.
+    /// Builds the environment. Returns the name and version of the tool.
     pub(super) async fn run(&self) -> Result<String, EnvironmentError> {
         let uv = match self.environment.installer {
             Installer::Auto => in_path(Path::new("uv")),
             Installer::Uv => Some(in_path(Path::new("uv")).ok_or(EnvironmentError::NoUv)?),
             Installer::Pip => None,
         };
-        // Fail before anything is made.
+        // Fails before anything is created.
         let needs_uv = match &self.recipe.source {
             PackageSource::UvLock(project) => {
                 Some((project.join("uv.lock"), "uv export --no-emit-project --no-dev -o requirements.txt"))
@@ -80,7 +80,7 @@ impl BuildSteps<'_> {
         };
         if let (None, Some((path, instead))) = (&uv, needs_uv) {
             let why = match self.environment.installer {
-                Installer::Pip => "is not to be used here: let uv build this environment (`tool = \"auto\"`)",
+                Installer::Pip => "is disabled here: let uv build this environment (`tool = \"auto\"`)",
                 Installer::Auto | Installer::Uv => "is not in PATH: install uv",
             };
             return Err(EnvironmentError::NeedsUv { path, why, instead });
@@ -138,7 +138,7 @@ impl BuildSteps<'_> {
         self.step(1, "python -m venv", venv).await?;
         let python = || isolated(Command::new(self.python())).arg("-I");
         if !from_outside {
-            // `venv` could do this, but hides why it fails: Debian's says that a package is missing, whatever the reason.
+            // `venv` could do this, but hides the cause of a failure: Debian's always reports a missing package.
             let ensurepip = python().args(["-m", "ensurepip", "--upgrade", "--default-pip"]);
             self.step(1, "python -m ensurepip", ensurepip).await?;
         }
@@ -184,7 +184,7 @@ impl BuildSteps<'_> {
         let heard = |line: &str| emit_progress(owner, self.key, number, line);
         let left = self.environment.timeout.saturating_sub(self.began.elapsed());
         let done = self.helpers.run(name, command, left, heard).await.map_err(|error| match error {
-            // The user set the timeout of the whole build, not what was left for this step.
+            // The user set the timeout of the whole build, not the rest for this step.
             EnvironmentError::Timeout { step, output, .. } => {
                 EnvironmentError::Timeout { step, after: self.environment.timeout, output }
             }
@@ -218,7 +218,8 @@ impl BuildSteps<'_> {
     }
 }
 
-/// Makes the local paths in the output of `uv export` absolute: they are relative to the project, and the tool runs elsewhere.
+/// Makes the local paths in the output of `uv export` absolute. They are relative to the project, and the tool runs
+/// elsewhere.
 fn with_absolute_paths(list: &str, project: &Path) -> String {
     let from = |line: &str| {
         let (option, rest) = line.strip_prefix("-e ").map_or(("", line), |rest| ("-e ", rest));
@@ -228,7 +229,7 @@ fn with_absolute_paths(list: &str, project: &Path) -> String {
     list.lines().map(from).collect()
 }
 
-/// `pip 24.0 from /usr/lib/…` without the rest.
+/// Shortens `pip 24.0 from /usr/lib/…` to `pip 24.0`.
 fn first_words(line: &str) -> String {
     line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! The cache of environments: for each key a lock, a manifest once the environment is complete, and directories.
+//! The cache of environments. Each key has a lock, directories, and a manifest once its environment is complete.
 //!
 //! ```text
 //! KEY.lock          exclusive while the environment is built or removed, shared while it is used
@@ -6,8 +6,8 @@
 //! KEY-RUN-1/venv/   the environment, at the path that its scripts know
 //! ```
 //!
-//! Each attempt gets a directory with a new name, so the process of a dying host can never write into an environment that
-//! another host uses or builds. The next holder of the lock removes the directories that no manifest names.
+//! Each attempt gets a directory with a new name, so a process of a dying host can never write into an environment
+//! that another host uses or builds. The next holder of the lock removes the directories that no manifest names.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -26,7 +26,7 @@ pub struct Cache {
     dir: PathBuf,
 }
 
-/// An environment in the cache, or what a failed build left.
+/// An environment in the cache, or the remains of a failed build.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CachedEnvironment {
@@ -68,12 +68,12 @@ pub enum CachedEnvironmentState {
     InUse,
     /// A host builds or removes it.
     Building,
-    /// A build failed. The next build, or [`Cache::prune`], removes what is left.
+    /// A build failed. The next build or [`Cache::prune`] removes its remains.
     Half,
 }
 
 impl CachedEnvironmentState {
-    /// The name of the state.
+    /// Returns the name of the state.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -108,13 +108,13 @@ pub(super) struct Lock {
 }
 
 impl Cache {
-    /// The cache in this directory, which need not exist.
+    /// Returns the cache in this directory, which need not exist.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// The default directory: `envs` in `$SNAKEPIT_CACHE_DIR`, else in `$XDG_CACHE_HOME/snakepit`, else in
-    /// `~/.cache/snakepit`.
+    /// Returns the default directory: `envs` in `$SNAKEPIT_CACHE_DIR`, or else in `$XDG_CACHE_HOME/snakepit`, or else
+    /// in `~/.cache/snakepit`.
     pub fn default_dir() -> Result<PathBuf, EnvironmentError> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         // The XDG specification requires that relative paths be ignored.
@@ -129,18 +129,18 @@ impl Cache {
         std::path::absolute(&dir).map_err(cannot("find", dir))
     }
 
-    /// The directory of the cache.
+    /// Returns the directory of the cache.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Creates the directory. Refuses one that other users could change or replace, since programs in it are run. Root can do
-    /// that anyway, so a directory of root, as in an image, is accepted.
+    /// Creates the directory. Rejects a directory that other users could change or replace, because the host runs
+    /// programs in it. Root can do that anyway, so a directory of root, as in an image, is accepted.
     pub(super) fn open(&self) -> Result<(), EnvironmentError> {
         PrivateDir::open(&self.dir, Owner::UsOrRoot).map(|_| ()).map_err(|error| self.refused(error))
     }
 
-    /// Like [`Cache::open`], without creating the directory; `false` if it does not exist.
+    /// Like [`Cache::open`], but does not create the directory. Returns `false` if it does not exist.
     fn open_existing(&self) -> Result<bool, EnvironmentError> {
         let opened = PrivateDir::open_existing(&self.dir, Owner::UsOrRoot);
         opened.map(|dir| dir.is_some()).map_err(|error| self.refused(error))
@@ -161,7 +161,7 @@ impl Cache {
         self.dir.join(format!("{key}.env"))
     }
 
-    /// The manifest of the environment that was built from this recipe, if it is complete.
+    /// Returns the manifest of the environment with this recipe, if it is complete.
     pub(super) fn manifest_of(&self, key: &str, recipe: &str) -> Result<Option<Manifest>, EnvironmentError> {
         let path = self.manifest_path(key);
         let manifest = Manifest::read(&path).map_err(cannot("read", path))?;
@@ -175,14 +175,14 @@ impl Cache {
         self.dir.join(home).join("venv")
     }
 
-    /// Takes the lock of a key if that is possible now.
+    /// Acquires the lock of a key if it is free.
     pub(super) fn try_lock(&self, key: &str, mode: LockMode) -> Result<Option<Lock>, EnvironmentError> {
         let path = self.lock_path(key);
         loop {
             let file = open_lock(&path).map_err(cannot("open the lock", &path))?;
             match try_lock(&file, mode) {
                 Ok(()) if is_at(&file, &path) => return Ok(Some(Lock { _file: file })),
-                // The file was removed meanwhile. The next lock is at the same path.
+                // The file was removed in the meantime. The next attempt creates a new one.
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(cannot("lock", path)(error)),
@@ -190,8 +190,8 @@ impl Cache {
         }
     }
 
-    /// Waits for the lock of a key. A thread of its own waits, since the system offers no other way. If this future is dropped,
-    /// the thread releases the lock as soon as it gets it.
+    /// Waits for the lock of a key. A separate thread waits, because the system has no other way. If this future is
+    /// dropped, the thread releases the lock as soon as it gets it.
     pub(super) async fn lock(&self, key: &str, mode: LockMode) -> Result<Lock, EnvironmentError> {
         let path = self.lock_path(key);
         let (done, got) = tokio::sync::oneshot::channel();
@@ -220,7 +220,7 @@ impl Cache {
         got.await.map_err(|_| EnvironmentError::Runtime)?.map_err(cannot("lock", path))
     }
 
-    /// The directories of a key, complete or not.
+    /// Returns the directories of a key, complete or not.
     fn homes(&self, key: &str) -> Vec<String> {
         let prefix = format!("{key}-");
         self.names().into_iter().filter(|name| name.starts_with(&prefix)).collect()
@@ -231,7 +231,7 @@ impl Cache {
         entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
-    /// Creates a directory for one more build, and removes what earlier ones left. The caller holds the exclusive lock.
+    /// Creates the directory of a build, and removes those of earlier builds. The caller holds the exclusive lock.
     pub(super) fn create_home(&self, key: &str, attempt: &str) -> Result<String, EnvironmentError> {
         self.clear(key);
         let home = format!("{key}-{attempt}");
@@ -240,15 +240,15 @@ impl Cache {
         Ok(home)
     }
 
-    /// Removes all directories of a key. What a dying process writes meanwhile may stay until the next time. The caller holds the
-    /// exclusive lock.
+    /// Removes all directories of a key. Files that a dying process writes meanwhile may remain until the next time.
+    /// The caller holds the exclusive lock.
     pub(super) fn clear(&self, key: &str) {
         for home in self.homes(key) {
             let _ = fs::remove_dir_all(self.dir.join(home));
         }
     }
 
-    /// Lists the environments, the last used first.
+    /// Lists the environments, the most recently used first.
     pub fn list(&self) -> Result<Vec<CachedEnvironment>, EnvironmentError> {
         if !self.open_existing()? {
             return Ok(Vec::new());
@@ -260,7 +260,7 @@ impl Cache {
             let homes = self.homes(&key);
             let bytes = homes.iter().map(|home| size_of(&self.dir.join(home))).sum();
             let state = self.state_of(&key, kept.is_some());
-            // A lock alone is no environment.
+            // A lock alone is not an environment.
             if kept.is_some() || !homes.is_empty() {
                 entries.push(CachedEnvironment { key, state, kept, bytes });
             }
@@ -269,7 +269,7 @@ impl Cache {
         Ok(entries)
     }
 
-    /// The details of the environment of a key, if it is complete.
+    /// Returns the details of the environment of a key, if it is complete.
     fn kept(&self, key: &str) -> Result<Option<EnvironmentDetails>, EnvironmentError> {
         let path = self.manifest_path(key);
         let manifest = Manifest::read(&path).map_err(cannot("read", &path))?;
@@ -308,11 +308,12 @@ impl Cache {
         }
     }
 
-    /// Removes environments that were not used for so long, and what failed builds left. Environments in use stay.
+    /// Removes environments that have not been used for this long, and the remains of failed builds. Environments in
+    /// use stay.
     pub fn prune(&self, unused_for: Duration) -> Result<Vec<Pruned>, EnvironmentError> {
         let mut pruned = Vec::new();
         let is_due = |kept: &EnvironmentDetails| {
-            // A time in the future means that the clock was set back: it counts as now.
+            // A time in the future means that the clock was set back. It counts as now.
             SystemTime::now().duration_since(kept.used).unwrap_or_default() >= unused_for
         };
         for CachedEnvironment { key, kept, bytes, .. } in self.list()? {
@@ -320,16 +321,16 @@ impl Cache {
                 continue;
             }
             let Some(_lock) = self.try_lock(&key, LockMode::Exclusive)? else { continue };
-            // A host may have built or used it since the list was made.
+            // A host may have built or used the environment since it was listed.
             if !self.kept(&key)?.as_ref().is_none_or(is_due) {
                 continue;
             }
-            // The manifest goes first: as long as it is there, its environment must be complete.
+            // The manifest is removed first: while it exists, its environment must be complete.
             let manifest = self.manifest_path(&key);
             remove_file(&manifest).map_err(cannot("remove", &manifest))?;
             self.clear(&key);
             let _ = fs::remove_file(manifest.with_extension("draft"));
-            // A host that waits for this lock sees that the file is gone, and takes the next one.
+            // A host that waits for this lock notices that the file is gone, and locks the next one.
             let lock = self.lock_path(&key);
             remove_file(&lock).map_err(cannot("remove", lock))?;
             pruned.push(Pruned { key, bytes });
@@ -361,7 +362,7 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a lock file. Where nothing can be written, as in an image, a file that exists can still be locked.
+/// Opens a lock file. An existing file can be locked even if nothing can be written, as in an image.
 fn open_lock(path: &Path) -> io::Result<File> {
     let written =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -382,13 +383,13 @@ fn try_lock(file: &File, mode: LockMode) -> Result<(), TryLockError> {
     }
 }
 
-/// Whether the file is still the one at this path.
+/// Reports whether the file is still the one at this path.
 fn is_at(file: &File, path: &Path) -> bool {
     let id = |meta: fs::Metadata| (meta.dev(), meta.ino());
     file.metadata().ok().map(id) == fs::metadata(path).ok().map(id)
 }
 
-/// The size of a directory on disk. Hard-linked files, as `uv` makes them, count, too.
+/// Returns the size of a directory on disk. Files that `uv` hard-links into it count, too.
 fn size_of(path: &Path) -> u64 {
     let Ok(meta) = path.symlink_metadata() else { return 0 };
     let own = meta.blocks() * 512;

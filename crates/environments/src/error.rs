@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors, and what to do about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use super::python::is_version;
 use super::requires_python;
 use snakepit_custody::{DirError, ExitStatus, SpawnError};
 
-/// How many of a tool's last lines an error shows.
+/// The number of a tool's last lines that an error shows.
 const SHOWN_LINES: usize = 15;
 
-/// What to do about an interpreter that is not in `PATH`.
+/// Returns what to do about an interpreter that is not in `PATH`.
 fn not_in_path(name: &str) -> String {
     if is_version(name) {
-        format!("if it is a version, write python = \"{name}\" in the place of `interpreter`")
+        format!("if it is a version, write python = \"{name}\" instead of `interpreter`")
     } else {
         "install Python 3.9 or later, or name an interpreter".to_owned()
     }
 }
 
-/// Warns of a version that is too old for the SDK.
+/// Returns a warning if the version is too old for the SDK.
 fn too_old(version: &str) -> &'static str {
     match requires_python::allows(">=3.9", version) {
         // `3` means any version.
@@ -29,7 +29,7 @@ fn too_old(version: &str) -> &'static str {
     }
 }
 
-/// How to set a Python that a project supports.
+/// Returns how to set a Python that the project supports.
 fn example(needs: &str) -> String {
     match requires_python::lowest(needs) {
         Some(version) => format!(", for example `python = \"{version}\"` in snakepit.toml"),
@@ -37,11 +37,11 @@ fn example(needs: &str) -> String {
     }
 }
 
-/// Why there is no environment. Nothing of a failed build is used.
+/// Why an environment could not be built. Nothing of a failed build is used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    /// The path of an interpreter does not exist.
+    /// The interpreter does not exist at this path.
     #[error("the Python interpreter {0} does not exist: install it, or name another one with `python`")]
     NoInterpreter(PathBuf),
     /// The name of an interpreter is not in `PATH`.
@@ -49,11 +49,11 @@ pub enum EnvironmentError {
     NotInPath(String),
     /// `VIRTUAL_ENV` names a directory without a Python.
     #[error(
-        "VIRTUAL_ENV is {0}, and there is no bin/python in it: activate another environment, unset VIRTUAL_ENV, or name an \
+        "VIRTUAL_ENV is {0}, which has no bin/python: activate another environment, unset VIRTUAL_ENV, or name an \
          interpreter"
     )]
     NotActive(PathBuf),
-    /// There is no interpreter of this version.
+    /// No interpreter of this version was found.
     #[error(
         "there is no Python {version} here (looked in {looked}): run `uv python install {version}` or \
          `pyenv install {version}`, or name an interpreter by its path{}", too_old(.version)
@@ -61,28 +61,28 @@ pub enum EnvironmentError {
     NoVersion {
         /// The version.
         version: String,
-        /// Where it was looked for.
+        /// The places that were searched.
         looked: String,
     },
-    /// The directory is no virtual environment.
+    /// The directory is not a virtual environment.
     #[error(
-        "{0} has no bin/python, so it is no virtual environment: run `python3 -m venv {0}`, or name another one"
+        "{0} has no bin/python, so it is not a virtual environment: run `python3 -m venv {0}`, or name another one"
     )]
     NoEnvironment(PathBuf),
-    /// Packages for an environment that is not ours to change.
+    /// Packages cannot be installed into a virtual environment that the settings name.
     #[error(
-        "{0} is a virtual environment, and what is installed for workers gets one of its own: name its packages, \
-         and the interpreter or its version in the place of the environment"
+        "packages are never installed into an existing virtual environment such as {0}: list its packages, \
+         and name an interpreter or a version instead of the environment"
     )]
     NotOurs(PathBuf),
-    /// The program is no Python.
-    #[error("{python} is no working Python: it did not report its version ({status}); name another one with `python`{}", shown(.output))]
+    /// The program is not a working Python interpreter.
+    #[error("{python} is not a working Python: it did not report its version ({status}); name another one with `python`{}", shown(.output))]
     NotPython {
         /// The interpreter.
         python: PathBuf,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it said.
+        /// Its output.
         output: Vec<String>,
     },
     /// A requirements file cannot be read.
@@ -90,18 +90,18 @@ pub enum EnvironmentError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The project has an unknown form.
     #[error(
-        "{0} is no project of a known form: name a pyproject.toml, a uv.lock, a pylock.toml, a requirements file, \
+        "{0} is not a project of a known form: name a pyproject.toml, a uv.lock, a pylock.toml, a requirements file, \
          or a directory that has one of them"
     )]
     UnknownProject(PathBuf),
     /// The project does not support this Python.
     #[error(
-        "{path} needs Python {needs}, and {python} is {version}: name another Python{}", example(.needs)
+        "{path} needs Python {needs}, but {python} is {version}: name another Python{}", example(.needs)
     )]
     WrongPython {
         /// The project's file.
@@ -125,9 +125,9 @@ pub enum EnvironmentError {
         /// The command that turns it into a file that `pip` can install.
         instead: &'static str,
     },
-    /// `uv` is to build the environment, and is not installed.
+    /// The environment must be built by `uv`, which is not installed.
     #[error(
-        "uv is to build this environment, and is not in PATH: install uv, or let pip build it (`tool = \"pip\"`)"
+        "this environment must be built by uv, which is not in PATH: install uv, or let pip build it (`tool = \"pip\"`)"
     )]
     NoUv,
     /// A tool failed.
@@ -135,9 +135,9 @@ pub enum EnvironmentError {
     Failed {
         /// The step that failed.
         step: String,
-        /// How the tool ended.
+        /// The exit status of the tool.
         status: ExitStatus,
-        /// What to do, if the output tells.
+        /// What to do, if the output reveals it.
         hint: Option<String>,
         /// The last lines of its output.
         output: Vec<String>,
@@ -145,7 +145,7 @@ pub enum EnvironmentError {
     /// The build took too long.
     #[error("the Python environment was not built within {after:?} (last step: {step}): set a longer timeout{}", shown(.output))]
     Timeout {
-        /// The step that was under way.
+        /// The step that was running.
         step: String,
         /// The timeout of the build.
         after: Duration,
@@ -169,11 +169,11 @@ pub enum EnvironmentError {
     /// A file or directory of the cache cannot be used.
     #[error("cannot {what} {path}{}", advice(.source))]
     Place {
-        /// What was tried: a verb.
+        /// The attempted operation, as a verb.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A tool could not be started.
@@ -181,7 +181,7 @@ pub enum EnvironmentError {
     Spawn {
         /// The step of the tool.
         step: String,
-        /// Why not.
+        /// The cause.
         source: SpawnError,
     },
     /// The runtime of the host is shutting down.
@@ -189,7 +189,7 @@ pub enum EnvironmentError {
     Runtime,
 }
 
-/// Turns the error of an operation on a path into an [`EnvironmentError`]: `map_err(cannot("read", path))`.
+/// Converts the error of an operation on a path to an [`EnvironmentError`]: `map_err(cannot("read", path))`.
 pub(super) fn cannot(
     what: &'static str,
     path: impl Into<PathBuf>,
@@ -198,7 +198,7 @@ pub(super) fn cannot(
     move |source| EnvironmentError::Place { what, path, source }
 }
 
-/// What to do about a full disk or a missing permission.
+/// Returns what to do about a full disk or a missing permission.
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -220,8 +220,8 @@ fn hinted(hint: Option<&str>) -> String {
     hint.map_or_else(String::new, |hint| format!(": {hint}"))
 }
 
-/// What the output of a tool means, and what to do about it. The first match counts: without a network, `pip` finds no package
-/// either.
+/// Words in the output of a tool, and what to do if one of them occurs. The first match counts: without a network,
+/// `pip` also finds no package.
 const MEANINGS: [(&[&str], &str); 7] = [
     (
         &[
@@ -256,7 +256,7 @@ const MEANINGS: [(&[&str], &str); 7] = [
     (&["no module named pip"], "this Python comes without pip: run `python3 -m ensurepip`, or install uv"),
     (
         &["requires a different python", "does not satisfy python", "requires-python"],
-        "a package is not for this version of Python: choose another one with `python`",
+        "a package does not support this version of Python: choose another one with `python`",
     ),
     (
         &[
@@ -271,7 +271,7 @@ const MEANINGS: [(&[&str], &str); 7] = [
     ),
 ];
 
-/// What to do about a failure, if the output tells.
+/// Returns what to do about a failure, if the output reveals it.
 pub(super) fn hint(output: &[String]) -> Option<String> {
     let text = output.join("\n").to_lowercase();
     let meaning = MEANINGS.iter().find(|(words, _)| words.iter().any(|word| text.contains(word)))?;

@@ -1,4 +1,4 @@
-//! Runs tools as processes in custody: their output is read line by line, and their time is bounded.
+//! Runs tools as processes in custody, reads their output line by line, and limits their time.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use super::EnvironmentError;
 use super::error::cannot;
 use snakepit_custody::{self as custody, Command, ExitStatus, Run, SpawnError, WorkerId};
 
-/// The most lines that are kept, and the most bytes of a line.
+/// The maximum number of lines that are kept, and the maximum length of a line.
 const KEPT_LINES: usize = 200;
 const LINE_LIMIT: usize = 4 * 1024;
 
@@ -22,7 +22,7 @@ const LINE_LIMIT: usize = 4 * 1024;
 #[derive(Clone)]
 pub struct HelperRunner {
     run: Run,
-    /// Whom the helpers work for: the name of a pool.
+    /// The name of the pool or command that the helpers work for.
     pub(super) owner: Arc<str>,
     dir: PathBuf,
     env: Vec<(OsString, OsString)>,
@@ -33,19 +33,20 @@ pub struct HelperRunner {
 pub struct HelperOutcome {
     /// Its exit status.
     pub status: ExitStatus,
-    /// Its last lines, of both streams, in their order.
+    /// The last lines of both streams, in order.
     pub lines: Vec<String>,
 }
 
 impl HelperOutcome {
-    /// Whether it exited with 0.
+    /// Reports whether the process exited with 0.
     pub fn is_success(&self) -> bool {
         self.status == ExitStatus::Code(0)
     }
 }
 
 impl HelperRunner {
-    /// Helpers that run in `run` and in the directory `dir`, for an owner: a pool, or a command of the program.
+    /// Creates a runner for helpers in `run` and in the directory `dir`. The owner is a pool, or a command of the
+    /// program.
     pub fn new(run: Run, owner: impl Into<Arc<str>>, dir: PathBuf) -> Self {
         Self { run, owner: owner.into(), dir, env: Vec::new() }
     }
@@ -64,8 +65,8 @@ impl HelperRunner {
         &self.dir
     }
 
-    /// Runs a command to its end, and calls `heard` for each line. Kills the process after the timeout, or if the future is
-    /// dropped.
+    /// Runs a command to its end, and calls `heard` for each line. Kills the process at the timeout, or if the future
+    /// is dropped.
     pub async fn run(
         &self,
         step: &str,
@@ -96,7 +97,7 @@ impl HelperRunner {
         if let Ok(status) = status {
             return Ok(HelperOutcome { status, lines: lines.kept });
         }
-        // The caller is about to clean up: wait until the process can no longer write.
+        // The caller is about to clean up, so this waits until the process can no longer write.
         process.exited().await;
         Err(EnvironmentError::Timeout { step: step.to_owned(), after: timeout, output: lines.kept })
     }
@@ -104,14 +105,14 @@ impl HelperRunner {
     fn next_id(&self) -> Result<WorkerId, SpawnError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // The name of the owner may use up the length of a worker id.
+        // The name of the owner may exceed the length of a worker id.
         let owner: String = self.owner.chars().take(40).collect();
         WorkerId::new(format!("{owner}-helper-{number}"))
             .or_else(|_| WorkerId::new(format!("helper-{number}")))
             .map_err(|error| SpawnError::BadDescriptors(error.to_string()))
     }
 
-    /// Spawns the process. Kills it if the future was dropped meanwhile.
+    /// Spawns the process. Kills it if the future is dropped in the meantime.
     async fn launch(
         &self,
         command: Command,
@@ -142,7 +143,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// A pipe with a non-blocking reader and two writers: one pipe for both streams keeps their order.
+/// Creates a pipe with a non-blocking reader and two writers. One pipe for both streams preserves their order.
 fn pipe_with_two_writers() -> std::io::Result<(OwnedFd, [OwnedFd; 2])> {
     let (reader, writer) = std::io::pipe()?;
     rustix::io::ioctl_fionbio(&reader, true)?;
@@ -164,7 +165,7 @@ impl<F: FnMut(&str)> HelperOutputReader<F> {
         while let Ok(read @ 1..) = reader.read(&mut buffer).await {
             for &byte in &buffer[..read] {
                 match byte {
-                    // A progress bar writes its line again and again: each version counts.
+                    // A progress bar rewrites its line again and again. Each version counts as a line.
                     b'\n' | b'\r' => self.end_line(),
                     byte if self.partial.len() < LINE_LIMIT => self.partial.push(byte),
                     _ => {}
@@ -189,8 +190,8 @@ impl<F: FnMut(&str)> HelperOutputReader<F> {
     }
 }
 
-/// Removes colours and other terminal commands. `strip-ansi-escapes` is not used: it would pull in a parser for escapes that no
-/// installer writes, and control characters would need this loop anyway.
+/// Removes colors and other terminal commands. `strip-ansi-escapes` is not used: it would add a parser for escapes
+/// that no installer writes, and control characters would still need this loop.
 fn plain(line: &str) -> String {
     let mut text = String::new();
     let mut chars = line.chars();

@@ -1,18 +1,19 @@
 //! What workers start with: a Python, the packages installed for it, and a share of the [hardware].
 //!
-//! Owns how an interpreter is found, how an environment is built once for each content (by `uv`, or by `venv` and `pip`), and the
-//! [`Cache`] that all hosts of a user share. Knows no pool and no worker: users get what they need of it from the crate
-//! `snakepit`. A build passes these files in this order:
+//! This crate finds interpreters, builds an environment once for each content (by `uv`, or by `venv` and `pip`), and
+//! owns the [`Cache`] that all hosts of a user share. It knows no pool and no worker. The crate `snakepit` re-exports
+//! what users need. The files, in the order in which a build passes them:
 //!
 //! - `lib.rs`: [`Environment`], the description;
 //! - `build.rs`: finds the environment in the cache, or builds it under a lock;
 //! - `python.rs`: finds the interpreter;
-//! - `recipe.rs`, `requires_python.rs`: read what is to be installed, and for which Pythons; the content gives the key;
-//! - `cache.rs`, `manifest.rs`: directories, locks, and the file that says that an environment is complete;
+//! - `recipe.rs`, `requires_python.rs`: read the requirements and the supported versions of Python. The content
+//! determines the key;
+//! - `cache.rs`, `manifest.rs`: directories, locks, and the file that marks an environment as complete;
 //! - `build_steps.rs`: the steps of a build, by either tool;
 //! - `helper_process.rs`: runs the tools in custody;
-//! - `error.rs`: what can go wrong, and what to do about it;
-//! - `hardware/`: the cores and GPUs of the machine, and which worker gets what.
+//! - `error.rs`: errors, and what to do about them;
+//! - `hardware/`: the cores and GPUs of the machine, and their assignment to workers.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -39,7 +40,7 @@ pub use python::Python;
 pub use python::find;
 use python::identify;
 
-/// How long a build may take by default: large packages come over slow lines.
+/// The default timeout of a build. Large packages may take long to download.
 const BUILD_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// The Python that workers run with, and the packages installed for them.
@@ -61,7 +62,7 @@ pub struct Environment {
     dir: Option<PathBuf>,
     cache: Option<PathBuf>,
     timeout: Duration,
-    /// Environment variables for the tools: those of the workers.
+    /// Environment variables of the workers, which the tools get, too.
     pub variables: Vec<(OsString, OsString)>,
 }
 
@@ -77,7 +78,7 @@ enum Packages {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Installer {
-    /// `uv` if it is in `PATH`, else `venv` and `pip`.
+    /// `uv` if it is in `PATH`, otherwise `venv` and `pip`.
     #[default]
     Auto,
     /// `uv`.
@@ -102,33 +103,33 @@ impl Default for Environment {
 }
 
 impl Environment {
-    /// The default Python, with nothing installed for it.
+    /// Creates an environment with the default Python and no packages.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the Python: a version (`3.12`), the path or the name of an interpreter, or the directory of a virtual environment.
-    /// The default is that of `$VIRTUAL_ENV`, or `python3` in `PATH`.
+    /// Sets the Python: a version (`3.12`), the path or name of an interpreter, or the directory of a virtual
+    /// environment. The default is that of `$VIRTUAL_ENV`, or else `python3` in `PATH`.
     pub fn python(mut self, python: impl Into<Python>) -> Self {
         self.python = Some(python.into());
         self
     }
 
-    /// Installs these requirements, written as for `pip`: `numpy>=2`. Replaces a file or a project.
+    /// Installs these requirements, written as for `pip`: `numpy>=2`. Replaces a requirements file or a project.
     pub fn requirements(mut self, requirements: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.packages = Some(Packages::Requirements(requirements.into_iter().map(Into::into).collect()));
         self
     }
 
-    /// Installs what a requirements file lists, with or without hashes. Replaces a list or a project.
+    /// Installs the requirements in a file, with or without hashes. Replaces a list of requirements or a project.
     pub fn requirements_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.packages = Some(Packages::RequirementsFile(file.into()));
         self
     }
 
-    /// Installs the dependencies of a project, without the project itself. Name a `pyproject.toml` (a `uv.lock` beside it is
-    /// used), a `uv.lock`, a `pylock.toml`, a requirements file, or a directory that has one of these. `uv.lock` and
-    /// `pylock.toml` need `uv`. Replaces a list or a file of requirements.
+    /// Installs the dependencies of a project, but not the project itself. Accepts a `pyproject.toml` (a `uv.lock`
+    /// beside it is used), a `uv.lock`, a `pylock.toml`, a requirements file, or a directory that contains one of
+    /// these. `uv.lock` and `pylock.toml` require `uv`. Replaces a list or a file of requirements.
     pub fn project(mut self, project: impl Into<PathBuf>) -> Self {
         self.packages = Some(Packages::Project(project.into()));
         self
@@ -158,18 +159,18 @@ impl Environment {
         self
     }
 
-    /// Sets how long a build may take. The default is 30 minutes.
+    /// Sets the timeout of a build. The default is 30 minutes.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Whether something is to be installed, so that an environment must be built.
+    /// Reports whether there are packages to install, so that an environment must be built.
     pub fn installs(&self) -> bool {
         self.packages.is_some()
     }
 
-    /// The base of relative paths, as an absolute path.
+    /// Returns the base of relative paths, as an absolute path.
     pub fn base(&self) -> PathBuf {
         let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         match &self.dir {

@@ -1,7 +1,8 @@
-//! The manifest of an environment: a small file beside it, written last. An environment without a manifest is incomplete.
+//! The manifest of an environment: a small file beside it, written last. An environment without a manifest is
+//! incomplete.
 //!
-//! It says where the environment is and what it was built from. Its format has a version. A manifest that cannot be parsed counts
-//! as absent, and the environment is built again.
+//! The manifest names the location of the environment and its recipe. The format has a version. A manifest that
+//! cannot be parsed counts as absent, and the environment is built again.
 
 use std::fs;
 use std::io;
@@ -61,13 +62,13 @@ impl Manifest {
         fs::rename(&draft, path)
     }
 
-    /// Records that the environment is used now.
+    /// Records that the environment is in use now.
     pub(super) fn touch(path: &Path) -> io::Result<()> {
         fs::File::options().append(true).open(path)?.set_modified(SystemTime::now())
     }
 }
 
-/// Flushes the whole file system of the file, where the system can.
+/// Flushes the whole file system of the file, if the system can.
 fn sync_all_files(file: &fs::File) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::syncfs(file)?;

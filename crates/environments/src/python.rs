@@ -1,7 +1,7 @@
-//! Finds the interpreter: the one that was asked for, that of the active virtual environment, or the first in `PATH`.
+//! Finds the interpreter: the one in the settings, that of the active virtual environment, or the first in `PATH`.
 //!
-//! The program in `PATH` may be a script of a version manager, which costs more at every start than Python itself. It is asked
-//! once for the real interpreter.
+//! The program in `PATH` may be a script of a version manager, which makes every start slower than Python alone. The
+//! script is asked once for the real interpreter.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ use super::helper_process::HelperOutcome;
 use super::{EnvironmentError, HelperRunner, in_path, is_program};
 use snakepit_custody::Command;
 
-/// How long an interpreter may take to report its version.
+/// The time limit for an interpreter to report its version.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How to find an interpreter.
@@ -28,8 +28,8 @@ pub enum Python {
 }
 
 impl Python {
-    /// Parses a text: digits and dots are a version, a text with a slash is a path relative to `dir`, and any other text is a
-    /// name, unless `dir` has a virtual environment of that name.
+    /// Parses a text. Digits and dots are a version, a text with a slash is a path relative to `dir`, and any other
+    /// text is a name, unless `dir` contains a directory of that name.
     pub fn read(text: &str, dir: &Path) -> Self {
         let path = Path::new(text);
         if is_version(text) {
@@ -41,7 +41,7 @@ impl Python {
         }
     }
 
-    /// An interpreter by its path, or by its name in `PATH`.
+    /// Returns an interpreter by its path, or by its name in `PATH`.
     pub fn interpreter(python: PathBuf) -> Self {
         match python.to_str() {
             Some(name) if python.components().count() == 1 => Self::Name(name.to_owned()),
@@ -98,7 +98,7 @@ pub(crate) struct Identity {
     pub(crate) pip: Option<String>,
 }
 
-/// Prints the fields of [`Identity`], each in a line of its own.
+/// Prints the fields of [`Identity`], one per line.
 const IDENTIFY: &str = "
 import sys, sysconfig
 try:
@@ -137,12 +137,12 @@ pub(crate) async fn identify(python: &Path, helpers: &HelperRunner) -> Result<Id
     }
 }
 
-/// Removes the variables by which the host's environment would change another interpreter.
+/// Removes the variables of the host that would affect another interpreter.
 pub(super) fn isolated(command: Command) -> Command {
     command.env_remove("PYTHONHOME").env_remove("PYTHONPATH").env_remove("__PYVENV_LAUNCHER__")
 }
 
-/// Finds the interpreter. Starts no process, unless a version is asked for or the interpreter is a script.
+/// Finds the interpreter. Starts a process only for a version, or if the interpreter is a script.
 pub async fn find(asked: Option<&Python>, helpers: &HelperRunner) -> Result<PathBuf, EnvironmentError> {
     let python = match asked {
         Some(Python::Version(version)) => return find_version(version, helpers).await,
@@ -177,14 +177,14 @@ fn at_interpreter(path: PathBuf) -> Result<PathBuf, EnvironmentError> {
     if path.exists() { Ok(path) } else { Err(EnvironmentError::NoInterpreter(path)) }
 }
 
-/// Whether a program is a script. A Python that is a script belongs to a version manager.
+/// Reports whether a program is a script. A Python that is a script belongs to a version manager.
 pub(crate) fn is_script(file: &Path) -> bool {
     let mut magic = [0; 2];
     File::open(file).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && &magic == b"#!"
 }
 
-/// Finds the first interpreter of a version: by its name in `PATH`, else another Python in `PATH`, else one of `pyenv`, else one
-/// of `uv`. A script of `pyenv` in `PATH` works only for versions that are switched on, so it may fail.
+/// Finds the first interpreter of a version: by its name in `PATH`, then another Python in `PATH`, then one of
+/// `pyenv`, then one of `uv`. A script of `pyenv` in `PATH` may fail, because it works only for activated versions.
 async fn find_version(version: &str, helpers: &HelperRunner) -> Result<PathBuf, EnvironmentError> {
     let mut candidates: Vec<PathBuf> =
         names(version).iter().filter_map(|name| in_path(Path::new(name))).collect();
@@ -208,7 +208,7 @@ async fn find_version(version: &str, helpers: &HelperRunner) -> Result<PathBuf, 
     Err(EnvironmentError::NoVersion { version: version.to_owned(), looked })
 }
 
-/// The names that an interpreter of a version may have.
+/// Returns the names that an interpreter of a version may have.
 fn names(version: &str) -> Vec<String> {
     let parts: Vec<&str> = version.split('.').collect();
     let mut names: Vec<String> =
@@ -218,7 +218,7 @@ fn names(version: &str) -> Vec<String> {
     names
 }
 
-/// Whether a version is the one that was asked for, or a more exact one.
+/// Reports whether a version is the requested one, or a more specific one.
 fn fits(asked: &str, version: &str) -> bool {
     version.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -229,7 +229,7 @@ fn pyenv_versions() -> PathBuf {
     root.unwrap_or_else(|| "/.pyenv".into()).join("versions")
 }
 
-/// The interpreters of `pyenv` with a version, the newest first.
+/// Returns the interpreters of `pyenv` with a version, the newest first.
 fn of_pyenv(version: &str) -> Vec<PathBuf> {
     let Ok(versions) = std::fs::read_dir(pyenv_versions()) else { return Vec::new() };
     let mut found: Vec<(Vec<u32>, PathBuf)> = versions

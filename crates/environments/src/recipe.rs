@@ -1,8 +1,8 @@
-//! What an environment is built from, as one text: environments with equal texts are the same.
+//! The recipe of an environment, as one text. Environments with equal texts are the same.
 //!
-//! The text has the identity of the interpreter, the requirements, and the content of the files that name them, but not the tool
-//! that builds it. Local files and directories count by size and modification time; of an editable project, only the files that
-//! name its requirements count.
+//! The text contains the identity of the interpreter, the requirements, and the content of the files that name them,
+//! but not the tool that builds the environment. Local files and directories are represented by size and modification
+//! time. Of an editable project, only the files that name its requirements are represented.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,24 +13,24 @@ use std::path::{Path, PathBuf};
 use super::python::Identity;
 use super::{Environment, EnvironmentError, Packages, requires_python};
 
-/// How deep requirements files may include each other, and how deep directories are read.
+/// The maximum depth of nested requirements files, and of directories.
 const MAX_DEPTH: usize = 16;
 
-/// What is installed, and the text that identifies it.
+/// The packages to install, and the text that identifies them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Recipe {
     pub(super) text: String,
     pub(super) source: PackageSource,
 }
 
-/// The files of a project that name its requirements.
+/// The files of a project that may name its requirements.
 const PROJECT_FILES: [&str; 3] = ["pyproject.toml", "setup.cfg", "setup.py"];
 
 /// What the tool installs from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum PackageSource {
-    /// The text of a requirements file, and more files, each with its option. In the text, their paths would be relative to the
-    /// requirements file.
+    /// The text of a requirements file, and further files, each with its option. In the text, their paths would be
+    /// relative to the requirements file.
     List(String, Vec<(&'static str, PathBuf)>),
     File(PathBuf),
     Pyproject(PathBuf),
@@ -51,7 +51,7 @@ impl Recipe {
         let _ = writeln!(text, "python {implementation} {version} {abi} {platform} {}", base.display());
         let cache = environment.cache.as_ref().map(|cache| dir.join(cache));
         let mut reader = RecipeReader { dir: dir.clone(), cache, text, seen: BTreeSet::new() };
-        // Paths in the arguments may be relative.
+        // The arguments may contain relative paths.
         if !environment.args.is_empty() {
             let _ = writeln!(reader.text, "dir {}", dir.display());
         }
@@ -70,9 +70,10 @@ impl Recipe {
         Ok(Self { text: reader.text, source })
     }
 
-    /// The key of the environment in the cache. A collision does no harm: the manifest has the whole text, which is compared.
+    /// Returns the key of the environment in the cache. A collision does no harm, because the manifest contains the
+    /// whole text, and the texts are compared.
     pub(super) fn key(&self) -> String {
-        // 128-bit FNV-1a, written out: keys must stay the same between versions, which the hashers of std do not promise, and
+        // 128-bit FNV-1a. Keys must stay the same between versions, which the hashers of std do not guarantee, and
         // three lines need no crate. Custody's FNV-1a has 64 bits, too few for a key.
         let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
         for byte in self.text.bytes() {
@@ -83,7 +84,7 @@ impl Recipe {
     }
 }
 
-/// Refuses a Python that the project excludes by `requires-python`.
+/// Rejects a Python that the project excludes by `requires-python`.
 fn check_python(source: &PackageSource, identity: &Identity) -> Result<(), EnvironmentError> {
     let path = match source {
         PackageSource::Pyproject(path) => path.clone(),
@@ -107,7 +108,7 @@ fn check_python(source: &PackageSource, identity: &Identity) -> Result<(), Envir
 /// Reads requirements, and collects the text of a recipe.
 struct RecipeReader {
     dir: PathBuf,
-    /// The cache may be inside a directory that is installed, and every build changes it.
+    /// The cache, which may be inside a directory that is installed. Every build changes it.
     cache: Option<PathBuf>,
     text: String,
     seen: BTreeSet<PathBuf>,
@@ -169,8 +170,8 @@ impl RecipeReader {
         }
     }
 
-    /// Adds the local packages of a `uv.lock`: `source = { directory = "libs/mine" }`. The lock names their paths, not their
-    /// content.
+    /// Adds the local packages of a `uv.lock`: `source = { directory = "libs/mine" }`. The lock contains their paths,
+    /// but not their content.
     fn local_packages_of_lock(&mut self, lock: &str, home: &Path) {
         for source in lock.lines().filter_map(|line| line.trim().strip_prefix("source = { ")) {
             let place = |kind: &str| source.strip_prefix(kind)?.strip_prefix(" = \"")?.split('"').next();
@@ -190,13 +191,13 @@ impl RecipeReader {
         Ok(content)
     }
 
-    /// Adds what the lines of a requirements file name: other requirements files, and local packages.
+    /// Adds the requirements files and local packages that the lines of a requirements file name.
     fn read_lines(&mut self, text: &str, beside: &Path, depth: usize) -> Result<(), EnvironmentError> {
         for line in logical_lines(text) {
             match RequirementLine::parse(&line) {
                 RequirementLine::File(_, file) => {
                     let path = beside.join(&file);
-                    // The tool handles URLs.
+                    // URLs are left to the tool.
                     if depth < MAX_DEPTH && !file.contains("://") && self.seen.insert(path.clone()) {
                         let content = self.add_file("included", &path)?;
                         self.read_lines(&content, path.parent().unwrap_or(Path::new("/")), depth + 1)?;
@@ -220,16 +221,16 @@ impl RecipeReader {
         Ok(())
     }
 
-    /// Adds the files that name the requirements of an editable project; its code is used in place.
+    /// Adds the files that name the requirements of an editable project. Its code is used in place.
     fn stamp_project(&mut self, path: &Path) {
         for name in PROJECT_FILES {
             self.stamp(&path.join(name), 0);
         }
     }
 
-    /// Adds the size and time of a file, or of all files of a directory except those that tools leave there.
+    /// Adds the size and time of a file, or of all files in a directory except those that tools leave there.
     fn stamp(&mut self, path: &Path, depth: usize) {
-        // The path itself may be a link. Links below it could form a circle.
+        // The path itself may be a link. Links below it are not followed, because they could form a cycle.
         let meta = if depth == 0 { path.metadata() } else { path.symlink_metadata() };
         let Ok(meta) = meta else { return };
         if !meta.is_dir() {
@@ -261,11 +262,11 @@ impl RecipeReader {
 
 /// A line of a requirements file.
 enum RequirementLine {
-    /// Another requirements file, with its option.
+    /// Another requirements file, and the option that names it.
     File(&'static str, String),
     /// A directory whose code is used in place.
     Editable(String),
-    /// A package, by its name or its path.
+    /// A package, by name or path.
     Package(String),
 }
 
@@ -288,7 +289,7 @@ impl RequirementLine {
     }
 }
 
-/// The path of a requirement, without its name, extras and conditions.
+/// Returns the path in a requirement, without name, extras and conditions.
 fn path_of(requirement: &str) -> String {
     let address = requirement.split_once('@').map(|(_, address)| address.trim_start());
     let address = address.filter(|address| address.starts_with("file:") || address.starts_with(['.', '/']));
@@ -302,7 +303,7 @@ fn looks_like_a_path(place: &str) -> bool {
     !place.contains("://") && (place.contains('/') || is_wheel || place == "." || place == "..")
 }
 
-/// The lines of a requirements file as `pip` reads them: continued lines joined, comments removed.
+/// Returns the lines of a requirements file as `pip` reads them: with continued lines joined and comments removed.
 fn logical_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut begun = String::new();
@@ -319,7 +320,7 @@ fn logical_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Removes a comment. A `#` inside a word, as in a URL, begins no comment.
+/// Removes a comment. A `#` inside a word, as in a URL, does not begin a comment.
 fn without_comment(line: &str) -> &str {
     let begins = |at: usize| line[..at].chars().next_back().is_none_or(char::is_whitespace);
     let comment = line.match_indices('#').find(|(at, _)| begins(*at));
@@ -410,7 +411,7 @@ mod tests {
             assert!(changes(line, "lib/code/a.py"), "{line}");
             assert!(!changes(line, "envs/x"), "the cache itself must not change the key: {line}");
         }
-        // The code of an editable package is used in place; only its requirements are installed.
+        // The code of an editable package is used in place. Only its requirements are installed.
         for line in ["-e .", "--editable=.", "-e ./lib[more]"] {
             assert!(!changes(line, "lib/code/a.py"), "{line}");
         }

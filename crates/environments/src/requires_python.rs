@@ -18,7 +18,8 @@ pub(super) fn find(content: &str) -> Option<String> {
     None
 }
 
-/// Whether a specifier, such as `>=3.9,<4`, allows a version. `None` if it cannot be parsed: then the tool decides.
+/// Reports whether a specifier, such as `>=3.9,<4`, allows a version. Returns `None` if it cannot be parsed, which
+/// leaves the decision to the tool.
 pub(super) fn allows(specifier: &str, version: &str) -> Option<bool> {
     let version = numbers(version)?;
     let mut all = true;
@@ -50,7 +51,7 @@ pub(super) fn allows(specifier: &str, version: &str) -> Option<bool> {
     Some(all)
 }
 
-/// A version that a specifier names and allows: the lower bound, or the only version.
+/// Returns a version that a specifier names and allows: the lower bound, or the only version.
 pub(super) fn lowest(specifier: &str) -> Option<&str> {
     let signs = [">=", "==", "~="];
     let bounds = specifier
@@ -60,13 +61,13 @@ pub(super) fn lowest(specifier: &str) -> Option<&str> {
     versions.find(|version| allows(specifier, version) == Some(true))
 }
 
-/// The numbers of a version; of `3.14.0rc1`, those before the letters.
+/// Returns the numbers of a version. Those of `3.14.0rc1` are the ones before the letters.
 fn numbers(version: &str) -> Option<Vec<u64>> {
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     version[..end].trim_end_matches('.').split('.').map(|number| number.parse().ok()).collect()
 }
 
-/// Compares versions; missing numbers are zero.
+/// Compares versions. Missing numbers are zero.
 fn compare(one: &[u64], other: &[u64]) -> Ordering {
     let at = |numbers: &[u64], index: usize| numbers.get(index).copied().unwrap_or(0);
     let count = one.len().max(other.len());

@@ -1,50 +1,50 @@
-//! Why an evaluation cannot start, or cannot go on. What goes wrong with one sample is a record, not an error.
+//! The errors that prevent or end an evaluation. A problem with one sample is a record, not an error.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::CallError;
 
-/// Why an evaluation cannot start, or cannot go on.
+/// The reason why an evaluation cannot start or continue.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalError {
     /// A file cannot be read or written.
     #[error("cannot {verb} {}", path.display())]
     File {
-        /// `read`, `write`, ….
+        /// What failed: `read`, `write`, ….
         verb: &'static str,
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Arc<std::io::Error>,
     },
-    /// A line of a data set is no sample.
+    /// A line of a data set is not a sample.
     #[error("line {line} of the data set: {reason}")]
     Sample {
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         reason: String,
     },
     /// A data set has no samples.
     #[error("the data set has no samples: write one JSON object with an input per line")]
     Empty,
     /// An evaluator cannot be used.
-    #[error("{what} is no evaluator: {reason}")]
+    #[error("{what} is not an evaluator: {reason}")]
     Evaluator {
-        /// As it was written.
+        /// The evaluator as the user wrote it.
         what: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// An experiment cannot be used.
     #[error("experiment {name}: {reason}")]
     Experiment {
-        /// Its name.
+        /// The name of the experiment.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The checkpoint belongs to another plan.
@@ -60,33 +60,33 @@ pub enum EvalError {
     Unfinished {
         /// The file.
         path: PathBuf,
-        /// How many results it has.
+        /// The number of results in the file.
         done: usize,
-        /// How many it should have.
+        /// The number of results that the evaluation needs.
         all: usize,
     },
-    /// The checkpoint is damaged before its end.
+    /// A line of the checkpoint before the last is damaged.
     #[error("line {line} of the checkpoint {} cannot be read: {reason}", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Another process writes the checkpoint.
+    /// Another process is writing the checkpoint.
     #[error("another evaluation writes {}: wait for its end, or use another checkpoint", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
     },
-    /// Calls fail, whatever the sample.
-    #[error("experiment {experiment} cannot go on")]
+    /// Calls fail for a reason that is unrelated to the sample.
+    #[error("experiment {experiment} cannot continue")]
     Call {
-        /// Its name.
+        /// The name of the experiment.
         experiment: String,
-        /// Why.
+        /// The error of the call.
         #[source]
         source: Box<CallError>,
     },

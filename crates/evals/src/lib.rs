@@ -1,23 +1,25 @@
-//! Evaluations: how good the answers of a pool's commands are, and how sure that is.
+//! Evaluations: how good the answers of a pool's commands are, and how certain the result is.
 //!
 //! ```text
-//! Dataset ─► Evaluation (experiments × samples) ─► a pool's command ─► Evaluator ─► Record ─► Journal ─► Report
-//!                 └── or through mailboxes: Correspondence ─► EvalLoop ─► replies ──────────────┘
+//! Dataset ─► Evaluation (experiments × samples) ─► Responder ─► Evaluator ─► SampleRecord ─► EvalJournal ─► EvalReport
+//!                 └── or through mailboxes: RemoteEvaluation ─► EvalLoop ─► replies ──────────┘
 //! ```
 //!
-//! The folders follow a sample:
+//! The folders follow the path of a sample:
 //!
 //! - `plan`: what is evaluated. An [`EvalPlan`] runs the samples of a [`Dataset`] in each [`Experiment`].
-//! - `answer`: who answers. A [`Responder`] is a pool, the handler of a loop, or an async function.
-//! - `judge`: how an answer is judged. An [`Evaluator`] makes a [`Judgement`] of it.
-//! - `run`: from a sample to its record. An [`Evaluation`] asks directly; a [`RemoteEvaluation`] sends samples through a mailbox to an [`EvalLoop`].
-//! - `record`: what is kept. A [`SampleRecord`] is the result of one sample in one experiment, be it an error or a timeout; the [`EvalJournal`] is a file
-//!   of them, so that a killed evaluation can be resumed.
-//! - `report`: what the records mean. An [`EvalReport`] is a pure function of plan and records, so that a resumed evaluation has the same one.
-//! - [`stats`]: how sure the numbers of a report are.
+//! - `answer`: where answers come from. A [`Responder`] is a pool, the handler of a loop, or an async function.
+//! - `judge`: how an answer is judged. An [`Evaluator`] turns an answer into a [`Judgement`].
+//! - `run`: how a sample becomes a record. An [`Evaluation`] asks directly. A [`RemoteEvaluation`] sends samples
+//!   through a mailbox to an [`EvalLoop`].
+//! - `record`: what is kept. A [`SampleRecord`] is the result of one sample in one experiment, including errors and
+//!   timeouts. The [`EvalJournal`] keeps the records in a file, so that a killed evaluation can be resumed.
+//! - `report`: what the records mean. An [`EvalReport`] is a pure function of the plan and the records, so a resumed
+//!   evaluation produces the same report.
+//! - [`stats`]: how certain the numbers of a report are.
 //!
-//! The crate knows nothing of configuration files and of the program. Users depend on the crate `snakepit`, which shows this one as
-//! `snakepit::evals`.
+//! The crate knows nothing of configuration files or of the program. Users depend on the crate `snakepit`, which
+//! re-exports this crate as `snakepit::evals`.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -1,19 +1,21 @@
-//! Kills the process on demand at the steps of a message and of an evaluation, for tests: `SNAKEPIT_LOOP_FAULT=acked:3` kills it at the third ack.
+//! Kills the process on demand at a step of a message or of an evaluation, for tests. `SNAKEPIT_LOOP_FAULT=acked:3`
+//! kills it at the third ack.
 //!
-//! The crate `fail` is not used: it runs actions on names, and these tests need one step of an enum, counted over the whole process.
+//! The crate `fail` does not fit: it runs actions by name, and these tests need a step of an enum, counted over the
+//! whole process.
 
-/// A step in the life of a message, or of an evaluation.
+/// A step of a message or of an evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoopFailpoint {
     /// Before a receive.
     Receive,
-    /// After it, before the loop knows the messages.
+    /// After a receive, before the loop records the messages.
     Received,
-    /// Before the handler.
+    /// Before the handler runs.
     Handle,
     /// After the handler, before anything is settled.
     Handled,
-    /// Before a reply, which acknowledges.
+    /// Before a reply, which also acknowledges.
     Reply,
     /// After a reply.
     Replied,
@@ -21,9 +23,9 @@ pub enum LoopFailpoint {
     Ack,
     /// After an ack.
     Acked,
-    /// Before a message that failed goes back.
+    /// Before a failed message goes back.
     Nack,
-    /// After a message that failed went back.
+    /// After a failed message went back.
     Nacked,
     /// Before a message becomes a dead letter.
     Bury,
@@ -33,18 +35,18 @@ pub enum LoopFailpoint {
     Extend,
     /// After a lease was extended.
     Extended,
-    /// Before messages that were not started, or were cancelled, go back.
+    /// Before messages that were not started or were cancelled go back.
     GiveBack,
     /// After these messages went back.
     GivenBack,
 
-    /// Before a sample is run.
+    /// Before a sample runs.
     Ask,
-    /// The sample is answered and not judged.
+    /// The sample is answered but not judged.
     Answered,
-    /// The sample is judged and not on record.
+    /// The sample is judged but not recorded.
     Judged,
-    /// The checkpoint is empty, and gets its first line.
+    /// The checkpoint is empty, and its first line comes next.
     Head,
     /// Half of the first line is written.
     HeadTorn,
@@ -52,9 +54,9 @@ pub enum LoopFailpoint {
     RecordTorn,
     /// A record is written.
     Recorded,
-    /// A reply is on record and not acknowledged.
+    /// A reply is recorded but not acknowledged.
     Noted,
-    /// All is on record, and the report is not made.
+    /// Everything is recorded, but the report does not exist yet.
     Report,
 }
 
@@ -103,7 +105,7 @@ mod armed {
         FAULT.get_or_init(read).as_ref()
     }
 
-    /// Whether the fault is due at this step.
+    /// Reports whether the fault is due at this step.
     pub fn is_due(step: LoopFailpoint) -> bool {
         static REACHED: AtomicU64 = AtomicU64::new(0);
         let Some(fault) = fault() else { return false };
@@ -115,7 +117,7 @@ mod armed {
     #[expect(clippy::disallowed_methods, reason = "the pid is this process's own")]
     pub fn end() -> ! {
         let _ = kill_process(getpid(), Signal::KILL);
-        // The signal may take a moment to reach this thread, and nothing may happen meanwhile.
+        // The signal may take a moment to arrive, and this thread must do nothing meanwhile.
         loop {
             std::thread::park();
         }

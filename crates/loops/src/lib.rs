@@ -1,21 +1,21 @@
-//! Loops take messages from a mailbox, have them handled, and settle them. When a loop ends, messages in flight complete, and messages
-//! that were not started go back to the mailbox.
+//! Loops receive messages from a mailbox, run a handler for each, and settle them. When a loop ends, messages in flight
+//! complete, and messages that were not started go back to the mailbox.
 //!
-//! [`MainLoop`] gives each message to a handler in Rust, [`PoolLoop`] to a command of a pool. A [`LoopGroup`] runs many loops as one. Others
-//! write loops of their own as a [`Runnable`] that holds a [`Control`].
+//! [`MainLoop`] passes each message to a handler in Rust, [`PoolLoop`] to a command of a pool. A [`LoopGroup`] runs
+//! many loops as one. You can write your own loops as a [`Runnable`] that holds a [`Control`].
 //!
-//! The folders follow a message:
+//! The folders follow the path of a message:
 //!
-//! - `contract`: what every loop is, and how others speak to it.
+//! - `contract`: what every loop is, and how other code controls it.
 //! - `receive`: the task that receives messages, as many as there is room for.
-//! - `lease`: the messages that a run has received and not settled; it extends their leases.
+//! - `lease`: the messages that a run has received but not settled. Extends their leases.
 //! - `handle`: handlers, and what their errors mean.
 //! - `settle`: reply, ack, nack or bury.
 //! - `group`: many loops that end together.
 //! - `health`: heartbeats, the watchdog, and probes over HTTP.
 //!
-//! The crate knows mailboxes and pools, but nothing of evaluations, configuration files and the program. Users depend on the crate `snakepit`,
-//! which shows this one as `snakepit::loops`.
+//! The crate knows mailboxes and pools, but nothing of evaluations, configuration files or the program. Users depend on
+//! the crate `snakepit`, which re-exports this crate as `snakepit::loops`.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -49,7 +49,7 @@ use snakepit_mailbox as mailbox;
 use snakepit_protocol::value::Value;
 use snakepit_telemetry as telemetry;
 
-/// Locks a mutex whose holders leave no half-done change when they panic.
+/// Locks a mutex. The holders of the mutexes in this crate leave no change half done when they panic.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

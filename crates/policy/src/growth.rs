@@ -1,51 +1,51 @@
 //! Which command leaks memory.
 //!
-//! Little is known: between two looks at a worker its memory grew by some bytes, and meanwhile it did some calls of each
-//! command. Over many looks, with mixes that vary, this is a system of equations with one unknown per command, the bytes
-//! that each call leaves behind. It is solved for the best fit (least squares) over the last `WINDOW` looks, with no unknown
-//! below zero; what is older is forgotten. Each look improves the solution that there was by a few sweeps of coordinate
-//! descent, which asks for no step size and minds neither rare nor frequent commands.
+//! Two looks at a worker tell how many bytes its memory grew by, and how many calls of each command it finished
+//! meanwhile. Over many looks with varying mixes of commands, this is a system of linear equations. The unknowns are
+//! the bytes that one call of each command leaves behind. A least-squares fit over the last `WINDOW` looks, with no
+//! unknown below zero, solves it; older looks are forgotten. Each look improves the previous solution by a few sweeps
+//! of coordinate descent, which needs no step size and works for rare and frequent commands alike.
 //!
-//! Two things are no growth: a worker's first calls of a command (imports, caches), and memory that is freed again. A look at which
-//! memory was freed is merged with the looks before it, calls included. Commands that are always called in the same mix cannot be
-//! told apart, and share the growth.
+//! Two kinds of growth do not count: the growth during a worker's first calls of a command (imports, caches), and
+//! memory that is freed again. A look that finds freed memory is merged with the looks before it, including their
+//! calls. Commands that are always called in the same mix cannot be told apart and share the growth.
 
 use std::collections::{HashMap, VecDeque};
 
-/// How many looks count.
+/// The number of looks that count.
 const WINDOW: usize = 256;
 
-/// Sweeps over the commands per look.
+/// The number of sweeps over the commands per look.
 const SWEEPS: usize = 4;
 
-/// How many calls of a command a worker makes before its growth counts.
+/// The number of calls of a command that a worker makes before its growth counts.
 const WARM_UP: u64 = 3;
 
-/// How many commands are told apart; the rest is counted together as [`OTHERS`].
+/// The number of commands that are counted separately. All others are counted together as [`OTHERS`].
 const MOST_COMMANDS: usize = 256;
 const OTHERS: &str = "(others)";
 
-/// A look whose unexplained growth exceeds the ordinary by this factor is ignored.
+/// The factor by which the unexplained growth of a look must exceed the ordinary error for the look to be ignored.
 const OUTLIER: f64 = 8.0;
 
-/// One worker's memory, from look to look.
+/// The memory of one worker, from look to look.
 #[derive(Debug, Default)]
 pub struct MemoryGauge {
-    /// Marks its rows.
+    /// The number that marks the worker's rows.
     key: Option<u64>,
     last: Option<u64>,
-    /// Calls so far, by command.
+    /// The calls so far, by command.
     calls: HashMap<usize, u64>,
 }
 
 impl MemoryGauge {
-    /// How its memory changed.
+    /// Returns how the memory changed since the last look.
     fn change(&mut self, memory: u64) -> Option<f64> {
         let before = self.last.replace(memory)?;
         Some(memory as f64 - before as f64)
     }
 
-    /// Counts calls; whether the worker knew all of these commands before.
+    /// Counts calls. Reports whether the worker had warmed up for all of these commands before.
     fn was_warm(&mut self, calls: &[(usize, u64)]) -> bool {
         let mut warm = true;
         for (command, count) in calls {
@@ -67,7 +67,7 @@ struct CommandGrowthRate {
 #[derive(Debug)]
 struct GrowthRow {
     worker: u64,
-    /// How many looks were merged into this row.
+    /// The number of looks that were merged into this row.
     looks: u32,
     grown: f64,
     calls: Vec<(usize, u64)>,
@@ -88,7 +88,7 @@ fn add(calls: &mut Vec<(usize, u64)>, command: usize, count: u64) {
     }
 }
 
-/// A pool's growth by command.
+/// The memory growth of a pool, by command.
 #[derive(Debug, Default)]
 pub struct Growth {
     commands: Vec<CommandGrowthRate>,
@@ -97,7 +97,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Adds a look at a worker: its memory, and the calls that it finished since the look before.
+    /// Adds a look at a worker: its memory, and the calls that it finished since the previous look.
     pub fn observe<'a>(
         &mut self,
         worker: &mut MemoryGauge,
@@ -116,7 +116,7 @@ impl Growth {
         });
         let warm = worker.was_warm(&counts);
         let Some(change) = worker.change(memory) else { return };
-        // Growth without a call belongs to no command, and growth of the first calls does not count.
+        // Growth without a call belongs to no command, and growth during the first calls does not count.
         if change < 0.0 || (warm && !counts.is_empty()) {
             self.record(GrowthRow { worker: worker_key, looks: 1, grown: change, calls: counts });
             self.fit();
@@ -141,7 +141,7 @@ impl Growth {
         self.rows.push_back(row);
     }
 
-    /// Each command with the bytes that one call leaks and how often it was called; the worst first.
+    /// Returns, for each command, the bytes that one call leaks and the number of calls. The largest leak comes first.
     pub fn report(&self) -> Vec<(String, u64, u64)> {
         let mut report: Vec<_> =
             self.commands.iter().map(|it| (it.name.clone(), it.bytes_per_call as u64, it.calls)).collect();
@@ -166,7 +166,7 @@ impl Growth {
         let mut errors: Vec<f64> = self.rows.iter().map(|row| self.error(row)).collect();
         let mut sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
         sizes.sort_by(f64::total_cmp);
-        // The upper quartile: half of the looks may well show no growth at all.
+        // The upper quartile, because half of the looks may show no growth at all.
         let ordinary = sizes.get(sizes.len() * 3 / 4).copied().unwrap_or(0.0);
         let mut columns: Vec<Vec<GrowthCell>> = vec![Vec::new(); self.commands.len()];
         for (index, row) in
@@ -214,7 +214,7 @@ mod tests {
 
     const MIB: f64 = 1024.0 * 1024.0;
 
-    /// A pool whose commands leave so many bytes behind, watched through `looks` looks.
+    /// A simulated pool whose commands leave memory behind.
     struct GrowthTrial {
         growth: Growth,
         gauges: Vec<MemoryGauge>,
@@ -232,8 +232,8 @@ mod tests {
             }
         }
 
-        /// `commands`: name, bytes left behind per call, at most so many calls per look. `besides` is memory that comes
-        /// and goes on top of it.
+        /// Lets every worker do calls, and looks at each. `commands` has the name, the bytes left behind per call, and
+        /// the largest number of calls per look. `besides` is memory that comes and goes in addition.
         fn look(&mut self, commands: &[(&'static str, f64, u64)], besides: f64) {
             for worker in 0..self.gauges.len() {
                 let mut calls = Vec::new();
@@ -289,7 +289,7 @@ mod tests {
                 trial.look(&[("good", 0.0, 10), ("leaky", MIB, 4)], garbage);
             }
             let (good, leaky) = (trial.bytes("good"), trial.bytes("leaky"));
-            // Looks that became one tell less about the mix, so it is found, but not to the byte.
+            // Merged looks say less about the mix of commands, so the leak is found, but not to the byte.
             assert!((0.4..1.6).contains(&(leaky / MIB)), "seed {seed}: leaky {leaky}, good {good}");
             assert!(good < leaky / 3.0, "seed {seed}: leaky {leaky}, good {good}");
         }
@@ -302,7 +302,7 @@ mod tests {
     fn what_a_worker_needs_to_get_warm_is_not_a_leak() {
         let mut trial = GrowthTrial::new(4, 3);
         for look in 0..40 {
-            // Imports at the first call, caches that fill up during the first looks.
+            // Imports during the first call, and caches that fill up during the first looks.
             let warm = if look < 1 { 0.0 } else { 80.0 * MIB };
             trial.look(&[("good", 0.0, 10), ("better", 0.0, 10)], warm + f64::from(look.min(3)) * MIB);
         }

@@ -1,48 +1,48 @@
-//! Random pauses: workers and calls that failed together must not come back together.
+//! Random pauses, so that workers and calls that failed together do not retry together.
 //!
-//! A policy draws nothing itself. Its caller draws a [`Chance`] and passes it in, so that tests can choose it.
+//! A policy draws no random numbers. Its caller draws a [`Chance`] and passes it in, so that tests can choose it.
 
 use std::time::Duration;
 
-/// A number from 0 up to, but not including, 1.
+/// A random number from 0 up to, but not including, 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Chance(f64);
 
 impl Chance {
-    /// A number that nobody can foresee.
+    /// Draws a number.
     pub fn draw() -> Self {
         Self(fastrand::f64())
     }
 
-    /// The number itself.
+    /// Returns the number.
     pub fn number(self) -> f64 {
         self.0
     }
 
     #[cfg(test)]
-    /// A number from zero to one.
+    /// Returns the chance with this number, for tests.
     pub fn of(number: f64) -> Self {
         assert!((0.0..1.0).contains(&number), "{number}");
         Self(number)
     }
 
-    /// A time that differs from `time` by at most the share `part` of it, in either direction.
+    /// Returns a time that differs from `time` by at most the share `part`, in either direction.
     pub fn around(self, time: Duration, part: f64) -> Duration {
         scaled(time, 1.0 - part + 2.0 * part * self.0)
     }
 
-    /// A time between zero and `time`.
+    /// Returns a time between zero and `time`.
     pub fn below(self, time: Duration) -> Duration {
         scaled(time, self.0)
     }
 }
 
-/// Saturates where the product is too large for a `Duration`.
+/// Multiplies a time. Saturates if the product does not fit in a `Duration`.
 fn scaled(time: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 
-/// A pause that doubles with every step, from the first to the longest.
+/// Returns `first`, doubled `steps` times, but at most `longest`.
 pub fn doubled(first: Duration, longest: Duration, steps: u32) -> Duration {
     first.saturating_mul(1u32.checked_shl(steps).unwrap_or(u32::MAX)).min(longest)
 }

@@ -1,23 +1,23 @@
-//! What a pool does about failures, load and age: each policy decides, and the pool's supervisor acts.
+//! What a pool does about failures, load and age. Each policy makes a decision, and the pool's supervisor acts on it.
 //!
-//! No policy has a clock, a task or I/O: plain data comes in, the time included, and a decision goes out. So each policy can be
-//! read alone, tested alone and simulated. None knows a pool, a worker, a call or an adapter; see
+//! A policy has no clock, no task and no I/O. It takes plain data, including the time, and returns a decision, so you
+//! can read, test and simulate each policy by itself. No policy knows pools, workers, calls or adapters. See
 //! docs/design/2026-11-15-supervision.md.
 //!
 //! | file | input | decision |
 //! |---|---|---|
 //! | `restarts` | workers that failed, and workers that served | when the next worker may start |
-//! | `retry` | a lost call | whether and when it is made again |
-//! | `breaker` | how calls ended | whether the next call is admitted |
-//! | `quarantine` | the calls that a dead worker had begun | whether such a call is refused |
-//! | `taint` | what a worker died of | which slot and device the next worker gets |
+//! | `retry` | a lost call | whether and when to retry it |
+//! | `breaker` | how calls ended | whether to admit the next call |
+//! | `quarantine` | the calls that a dead worker had begun | whether to refuse such a call |
+//! | `taint` | the cause of a worker's death | which slot and device the next worker gets |
 //! | `liveness` | heartbeats and CPU time | whether a worker is busy, waiting, stuck or stopped |
-//! | `recycling` | calls, age, idleness and memory of a worker | whether it is due to be replaced |
-//! | `growth` | how memory grew while which commands ran | which command leaks |
-//! | `sizing` | how long calls wait, and how many workers idle | how many workers there should be |
-//! | `limit` | how latency follows concurrency | how many calls a worker gets at a time |
+//! | `recycling` | calls, age, idle time and memory of a worker | whether the worker is due for replacement |
+//! | `growth` | memory growth, and the commands that ran meanwhile | which command leaks |
+//! | `sizing` | how long calls wait, and how many workers idle | how many workers the pool should have |
+//! | `limit` | how latency depends on concurrency | how many calls a worker gets at a time |
 //!
-//! `jitter` has the random pauses of `restarts` and `retry`; `time` has arithmetic on times.
+//! `jitter` computes the random pauses of `restarts` and `retry`. `time` adds times without overflow.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(clippy::cast_precision_loss, reason = "nothing computed here needs to be exact beyond 2^52")]

@@ -1,64 +1,66 @@
-//! How many calls a worker should have at a time, found by watching what latency does.
+//! How many calls a worker should have at a time, found by measuring latency.
 //!
-//! While a worker keeps up, one call more costs the others nothing; past that point each call waits for the others and
-//! nothing is gained. The time of a call with few beside it is the *base*; with the limit `L` in flight it is `latency`, so
-//! `L × base / latency` calls are worked on and the rest wait inside the worker. That is the measure of Vegas, and the step
-//! is that of Netflix's gradient limit: `L × base / latency + allowance`, halfway.
+//! As long as a worker keeps up, one more call does not slow the others down. Beyond that point each call waits for the
+//! others, and nothing is gained. The *base* is the latency of a call with few others beside it. With `L` calls in
+//! flight, the worker works on `L × base / latency` of them, and the rest wait inside the worker. This is the measure
+//! of TCP Vegas. The step is that of Netflix's gradient limit: halfway towards `L × base / latency + allowance`.
 //!
-//! The base is the hard part. The lowest latency ever seen is a lie once calls have become slower for their own reasons, and
-//! one that is measured at the limit contains the wait that it should show, so that the limit climbs forever. So now and then
-//! the limit is halved for a moment and the base is measured there, as BBR does for its round-trip time. Times when few
-//! calls are in flight by themselves do the same for free. Means are compared, not minima: a mix of short and long
-//! commands has a mean that can be compared, and a minimum that belongs to the short ones alone. A difference that chance
-//! alone may make is none.
+//! The base is the hard part. The lowest latency ever seen is wrong once calls become slower for other reasons. A base
+//! that is measured at the limit contains the very wait that it should reveal, so the limit would climb forever. So the
+//! limit is halved now and then for a moment, and the base is measured at half the limit, as BBR does for its
+//! round-trip time. Times with few calls in flight give the same measurement for free. Means are compared, not minima:
+//! the mean of a mix of short and long commands is comparable, while its minimum is that of the short ones alone. A
+//! difference that may be chance counts as none.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A measurement takes so many calls, or [`ROUNDS`] times the limit if that is more.
+/// The fewest calls of a measurement. A measurement takes [`ROUNDS`] times the limit if that is more.
 const FEWEST_SAMPLES: usize = 48;
 const ROUNDS: usize = 6;
 
-/// Calls that may wait inside the worker, so that it never runs dry and the limit can rise: one and a tenth of the limit.
+/// The calls that may wait inside the worker, so that it never runs dry and the limit can rise: one, plus a tenth of
+/// the limit.
 const ALLOWANCE: (f64, f64) = (1.0, 0.1);
 
-/// One measurement can at most halve the limit.
+/// The smallest gradient: one measurement at most halves the limit.
 const STEEPEST: f64 = 0.5;
 
-/// How far one measurement moves the limit towards its result.
+/// The share of the way to its result that one measurement moves the limit.
 const STEP: f64 = 0.5;
 
-/// A call that timed out shrinks the limit to this share of it.
+/// The factor by which a call that timed out shrinks the limit.
 const BACK_OFF: f64 = 0.8;
 
-/// The base is measured again after so long and so many measurements, whichever comes later: that is a few calls in
-/// a hundred at half the limit.
+/// The base is measured again after this time and this many measurements, whichever comes later. A few calls in a
+/// hundred then run at half the limit.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 const PROBE_AFTER_MEASUREMENTS: u32 = 24;
 
-/// A new base within this share of the old one is noise, and averaged; outside of it something has changed.
+/// The relative difference up to which a new base counts as noise and is averaged with the old one. A larger difference
+/// means that something has changed.
 const SAME_BASE: f64 = 0.25;
 
-/// A difference of so many standard errors may be chance.
+/// The number of standard errors up to which a difference may be chance.
 const CHANCE: f64 = 1.5;
 
-/// How a call that was timed ended.
+/// How a timed call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LatencyOutcome {
-    /// It was answered.
+    /// The call was answered.
     Answered,
-    /// Its time was up while the worker had it: perhaps the worker had too many calls.
+    /// The call timed out while the worker had it, perhaps because the worker had too many calls.
     TimedOut,
 }
 
-/// Finds out how many calls a worker should have at a time.
+/// Finds how many calls a worker should have at a time.
 #[derive(Debug)]
 pub struct AdaptiveLimit {
     min: usize,
     max: usize,
     limit: f64,
-    /// What a call takes with few beside it.
+    /// The latency of a call with few others beside it.
     base: Option<LatencyMean>,
     full: LatencySamples,
     light: LatencySamples,
@@ -75,7 +77,7 @@ struct LatencySamples {
     squares: f64,
 }
 
-/// A mean, and how far off it may be by chance: the square of its standard error.
+/// A mean and its uncertainty.
 #[derive(Clone, Copy, Debug)]
 struct LatencyMean {
     seconds: f64,
@@ -89,7 +91,7 @@ impl LatencySamples {
         self.squares += seconds * seconds;
     }
 
-    /// The mean, once there are `enough` samples; then the count starts over.
+    /// Returns the mean once there are `enough` samples, and starts over.
     fn take_mean(&mut self, enough: usize) -> Option<LatencyMean> {
         if self.count < enough {
             return None;
@@ -102,7 +104,7 @@ impl LatencySamples {
 }
 
 impl AdaptiveLimit {
-    /// Between so many calls and so many; begins with the fewest.
+    /// Returns a limit that stays between `min` and `max` calls and begins with `min`.
     pub fn new(min: usize, max: usize) -> Self {
         let min = min.max(1);
         Self {
@@ -119,7 +121,7 @@ impl AdaptiveLimit {
         }
     }
 
-    /// How many calls the worker should have at a time, now.
+    /// Returns how many calls the worker should have now.
     pub fn limit(&self) -> usize {
         if self.probing { self.half() } else { self.whole() }
     }
@@ -132,21 +134,22 @@ impl AdaptiveLimit {
         self.whole().div_ceil(2)
     }
 
-    /// A call has ended. `in_flight` is how many calls the worker had when it was given this one, or now if those are more;
-    /// this one included. (The first call of a burst begins alone, but it is not served alone.)
+    /// Records the end of a call. `in_flight` is the number of calls that the worker had, including this one, when it
+    /// got this call or when the call ended, whichever is larger. (The first call of a burst starts alone, but is not
+    /// served alone.)
     pub fn sample(&mut self, latency: Duration, in_flight: usize, outcome: LatencyOutcome, now: Instant) {
         if outcome == LatencyOutcome::TimedOut {
             return self.back_off();
         }
         let seconds = latency.as_secs_f64();
         if in_flight <= self.half() {
-            // Few calls were beside it: by chance, or because the limit is being probed.
+            // Few calls ran beside it, by chance or because the limit is being probed.
             self.light.add(seconds);
             if let Some(mean) = self.light.take_mean(FEWEST_SAMPLES.max(ROUNDS * self.half())) {
                 self.rebase(mean, now);
             }
         }
-        // A call far below the limit says nothing about it, and neither does one that began before a probe.
+        // A call far below the limit says nothing about the limit, and neither does a call that began before a probe.
         if !self.probing && in_flight * 2 > self.whole() {
             self.full.add(seconds);
             if let Some(mean) = self.full.take_mean(FEWEST_SAMPLES.max(ROUNDS * self.whole())) {
@@ -186,7 +189,7 @@ impl AdaptiveLimit {
         }
     }
 
-    /// Once per measurement: calls that time out do so together.
+    /// Shrinks the limit, but only once per measurement, because calls often time out together.
     fn back_off(&mut self) {
         if !self.backed_off {
             self.backed_off = true;

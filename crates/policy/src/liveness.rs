@@ -1,4 +1,4 @@
-//! Whether a worker is busy, waiting, stuck or stopped: by its heartbeat, its CPU time and the state that the kernel reports.
+//! Whether a worker is busy, waiting, stuck or stopped, judged by its heartbeat, its CPU time and its process state.
 //!
 //! | state in /proc | has a call | heartbeat | CPU | result |
 //! |---|---|---|---|---|
@@ -6,15 +6,15 @@
 //! | `T`, `t` | | | | stopped: by SIGSTOP or a debugger |
 //! | any other | no | | | idle |
 //! | any other | yes | answered | moves | busy |
-//! | any other | yes | answered | still | waiting: for I/O, a lock, a timer |
+//! | any other | yes | answered | still | waiting for I/O, a lock or a timer |
 //! | any other | yes | silent | moves | busy: C code that holds the GIL |
-//! | any other | yes | silent | still | stuck: nothing runs, and nothing else can |
+//! | any other | yes | silent | still | stuck: no thread runs, and no other thread can |
 //! | any other | yes | unknown | moves | busy |
-//! | any other | yes | unknown | still | waiting: to be still is no fault in itself |
+//! | any other | yes | unknown | still | waiting: no CPU time alone is not a fault |
 //!
-//! "Moves" is more than a trace of it: a thread that waits for the GIL looks for it every 5 ms, and the beat's thread is one.
-//! With Python 3.11 that was 0.4 ticks a second while `ctypes.PyDLL(None).sleep(5)` held the GIL, so a worker that hangs
-//! does not look quite dead.
+//! "Moves" means more than a trace of CPU time. A thread that waits for the GIL wakes up every 5 ms to look for it, and
+//! the heartbeat thread is one. With Python 3.11 this took 0.4 ticks a second while `ctypes.PyDLL(None).sleep(5)` held
+//! the GIL, so a worker that hangs still uses a little CPU time.
 
 use std::time::Duration;
 
@@ -25,49 +25,50 @@ use tokio::time::Instant;
 use snakepit_settings::HumanTime;
 use snakepit_settings::settings;
 
-/// A worker's CPU moves if it used this share of one core's time since the look before.
+/// The share of one core's time, since the previous look, from which the CPU time of a worker counts as moving.
 const MOVES_FROM: f64 = 0.02;
 
-/// It moves by at least so many ticks: one can be left over from before.
+/// The fewest ticks that count as moving: one tick can be left over from before.
 const FEWEST_TICKS: u64 = 2;
 
-/// A tick is a hundredth of a second wherever Linux tells of it.
+/// The number of clock ticks per second wherever Linux reports them.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What is done about a worker that is stuck.
+/// What the pool does about a stuck worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenStuck {
-    /// An event reports it, with its stack.
+    /// The pool emits an event with the worker's stack.
     #[default]
     Report,
-    /// It is ended, and another worker is started.
+    /// The pool ends the worker and starts another one.
     Replace,
 }
 
 settings! {
-    /// When a worker counts as stuck for good, and what is done then.
+    /// When a worker counts as stuck for good, and what the pool does then.
     ///
-    /// A stuck worker has a call, does not answer and uses no CPU: it waits for something inside C code that never lets other
-    /// threads run. A worker that computes, or waits as Python code does, is never stuck, however long it takes.
+    /// A stuck worker has a call, does not answer and uses no CPU time: it waits for something inside C code that never
+    /// lets other threads run. A worker that computes, or that waits in Python code, is never stuck, however long it
+    /// takes.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[must_use]
     pub struct Stuck {
-        /// How long a worker must have shown no sign of life.
+        /// How long a worker must show no sign of life.
         after: Duration as HumanTime = Duration::from_mins(1),
-        /// What is done then: `"report"` tells an event, with the worker's stack, and `"replace"` ends the worker.
+        /// What the pool does then: `"report"` emits an event with the worker's stack, `"replace"` ends the worker.
         then: WhenStuck = WhenStuck::Report,
     }
 }
 
 impl Stuck {
-    /// What to do about a worker, if it is time to do something.
+    /// Returns what to do about a worker, if it is time to do something.
     pub fn due(&self, liveness: Liveness, now: Instant) -> Option<WhenStuck> {
         match liveness {
             Liveness::Stuck { since } if now.saturating_duration_since(since) >= self.after => {
                 Some(self.then)
             }
-            // A stopped worker was stopped on purpose, and may be in a debugger.
+            // A stopped worker was stopped on purpose, for example by a debugger.
             Liveness::Stuck { .. }
             | Liveness::Stopped { .. }
             | Liveness::Idle
@@ -78,64 +79,64 @@ impl Stuck {
     }
 }
 
-/// Whether the worker answered a request for a heartbeat.
+/// How a worker reacted to a request for a heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beat {
-    /// It came.
+    /// The worker answered.
     Answered,
-    /// Asked, and not answered by now.
+    /// The worker was asked, but has not answered yet.
     Silent,
-    /// It was not asked, or cannot be.
+    /// The worker was not asked, or cannot be asked.
     Unknown,
 }
 
-/// What a worker shows at one moment.
+/// The signs of life of a worker at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LifeSigns {
-    /// How long its oldest call has been running.
+    /// How long the oldest call has been running, if the worker has a call.
     pub has_call_since: Option<Duration>,
-    /// What came of the last heartbeat.
+    /// The reaction to the last request for a heartbeat.
     pub beat: Beat,
-    /// Clock ticks that it and its descendants used since the look before.
+    /// The clock ticks that the worker and its descendants used since the previous look.
     pub cpu_ticks_moved: u64,
-    /// The letter of `/proc/PID/stat`; `?` where there is none.
+    /// The state letter of `/proc/PID/stat`, or `?` if there is none.
     pub process_state: char,
 }
 
 /// What a worker is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Liveness {
-    /// It has no call.
+    /// The worker has no call.
     Idle,
-    /// It has a call, and uses the processor.
+    /// The worker has a call and uses the CPU.
     Busy,
-    /// It has a call, waits for something, and answers.
+    /// The worker has a call, waits for something, and answers.
     Waiting,
-    /// It has a call, and shows no sign of life.
+    /// The worker has a call and shows no sign of life.
     Stuck {
-        /// Since when.
+        /// The start of this state.
         since: Instant,
     },
-    /// A signal stopped its process.
+    /// A signal stopped the process.
     Stopped {
-        /// Since when.
+        /// The start of this state.
         since: Instant,
     },
-    /// Its process is gone.
+    /// The process is gone.
     Dead,
 }
 
-/// Follows one worker from look to look.
+/// The judge of one worker, from look to look.
 #[derive(Debug, Default)]
 pub struct LivenessJudge {
     looked: Option<Instant>,
-    /// When it last was anything but stuck.
+    /// When the worker was last anything but stuck.
     sign_of_life: Option<Instant>,
     stopped: Option<Instant>,
 }
 
 impl LivenessJudge {
-    /// What the worker does, after one more look at it.
+    /// Returns what the worker is doing, after one more look at it.
     pub fn judge(&mut self, look: &LifeSigns, now: Instant) -> Liveness {
         let since_last = self.looked.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         self.looked = Some(now);
@@ -160,7 +161,7 @@ impl LivenessJudge {
             (_, true) => Liveness::Busy,
             (Beat::Answered | Beat::Unknown, false) => Liveness::Waiting,
             (Beat::Silent, false) => {
-                // No longer than it has had this call: before, it was well or unknown.
+                // Stuck no longer than it has had this call. Before the call its state was good or unknown.
                 let began = now.checked_sub(running).unwrap_or(now);
                 Liveness::Stuck { since: (*self.sign_of_life.get_or_insert(now)).max(began) }
             }
@@ -213,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Looks once a second; gives back the last judgement.
+    /// Looks once a second. Returns the last judgement.
     fn watch(
         judge: &mut LivenessJudge,
         from: Instant,
@@ -230,7 +231,7 @@ mod tests {
     fn holding_the_gil_asleep_for_half_a_minute_is_not_yet_a_reason() {
         let mut judge = LivenessJudge::default();
         let start = Instant::now();
-        // The thread that waits for the GIL costs a tick now and then.
+        // The thread that waits for the GIL uses a tick now and then.
         let seen =
             |second: u32| look('S', Some(second * SECOND), Beat::Silent, u64::from(second.is_multiple_of(3)));
         let liveness = watch(&mut judge, start, 30, seen);

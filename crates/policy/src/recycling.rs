@@ -1,6 +1,6 @@
-//! Whether a worker is due to be replaced: by calls, age, idleness or memory.
+//! Whether a worker is due for replacement because of its calls, age, idle time or memory.
 //!
-//! Each worker draws a [`Term`] of its own when it starts, so that workers that started together do not all end together.
+//! Each worker draws its own [`Term`] when it starts, so that workers that started together do not all end together.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,42 +10,44 @@ use snakepit_settings::settings;
 use snakepit_settings::{ByteSize, HumanTime};
 
 settings! {
-    /// When workers are replaced although nothing is wrong with them. Never, unless something is set.
+    /// When healthy workers are replaced. Never, unless you set a limit.
     ///
-    /// A replacement is ready before the old worker stops taking calls, and those that have been due for longest go first. A
-    /// worker that has reached twice its limit gets no new call, unless no other can be started.
+    /// The replacement is ready before the old worker stops taking calls. The worker that has been due for longest is
+    /// replaced first. A worker at twice its limit gets no new calls, unless no other worker can be started.
     #[derive(Clone, Copy, PartialEq, Debug)]
     #[must_use]
     pub struct Recycling {
-        /// Replaces a worker after so many calls, more or less by the jitter; 0 is no limit. Example: `max_requests = 10000`.
+        /// The number of calls after which a worker is replaced, varied by the jitter. 0 means no limit.
+        /// Example: `max_requests = 10000`.
         @manual max_requests: Option<u64> = None,
-        /// Replaces a worker at this age, more or less by the jitter. Example: `ttl = "6h"`.
+        /// The age at which a worker is replaced, varied by the jitter. Example: `ttl = "6h"`.
         @into ttl: Option<Duration> as Option<HumanTime> = None,
-        /// By which share the limits for calls and age differ from worker to worker: 0.1 is a tenth more or less.
+        /// The share by which the limits of calls and age vary from worker to worker: 0.1 is a tenth more or less.
         jitter: f64 = 0.1 => "recycle_jitter",
-        /// Replaces a worker that had no call for so long, which frees the memory that it holds. Where the pool's size follows the
-        /// load, such a worker is ended instead, after a minute unless this is set. Example: `idle_ttl = "10m"`.
+        /// The time without a call after which a worker is replaced, which frees the memory that it holds. In a pool
+        /// whose size follows the load, such a worker is ended instead, by default after a minute. Example:
+        /// `idle_ttl = "10m"`.
         @into idle_ttl: Option<Duration> as Option<HumanTime> = None,
-        /// Replaces a worker that holds so many bytes of memory, together with all processes that it started; 0 is no limit.
+        /// The memory in bytes at which a worker is replaced, including all processes that it started. 0 means no limit.
         /// Example: `max_rss = "2GiB"`.
         @manual max_rss: Option<u64> as Option<ByteSize> = None,
     }
 }
 
 impl Recycling {
-    /// Replaces a worker after so many calls, more or less by [`jitter`](Self::jitter); 0 is no limit.
+    /// Replaces a worker after this many calls, varied by [`jitter`](Self::jitter). 0 means no limit.
     pub fn max_requests(mut self, calls: u64) -> Self {
         self.max_requests = Some(calls);
         self
     }
 
-    /// Replaces a worker that holds so many bytes of memory, together with all processes that it started; 0 is no limit.
+    /// Replaces a worker that holds this many bytes of memory, including all processes that it started. 0 means no limit.
     pub fn max_rss(mut self, bytes: u64) -> Self {
         self.max_rss = Some(bytes);
         self
     }
 
-    /// How much memory a worker may hold, if that is limited.
+    /// Returns how much memory a worker may hold, if that is limited.
     pub fn memory_limit(&self) -> Option<u64> {
         self.max_rss.filter(|bytes| *bytes > 0)
     }
@@ -55,20 +57,20 @@ impl Recycling {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Why {
-    /// It has had so many calls, which is its limit.
+    /// The worker has had this many calls, which reaches its limit.
     MaxRequests(u64),
-    /// It has reached this age, which is its limit.
+    /// The worker has reached this age, which reaches its limit.
     Ttl(Duration),
-    /// It has had no call for so long.
+    /// The worker has had no call for this long.
     Idle(Duration),
-    /// It and what it started hold too much memory.
+    /// The worker and the processes that it started hold too much memory.
     Memory {
-        /// What they hold.
+        /// The bytes that they hold.
         bytes: u64,
-        /// What they may hold.
+        /// The bytes that they may hold.
         limit: u64,
     },
-    /// A user asked for it.
+    /// A user asked for the replacement.
     ByHand,
 }
 
@@ -83,7 +85,7 @@ impl fmt::Display for Why {
                 let (held, limit) = (*bytes as f64 / MIB, *limit as f64 / MIB);
                 write!(f, "it holds {held:.1} MiB of memory, {limit:.1} MiB are allowed (max_rss)")
             }
-            Self::ByHand => f.write_str("somebody asked for it"),
+            Self::ByHand => f.write_str("a user asked for it"),
         }
     }
 }
@@ -91,13 +93,13 @@ impl fmt::Display for Why {
 /// How much a worker has been used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkerUsage {
-    /// How many calls it has served.
+    /// How many calls the worker has served.
     pub calls: u64,
-    /// How long it has served.
+    /// How long the worker has served.
     pub age: Duration,
-    /// How long it has had no call; `None` while it has one.
+    /// How long the worker has had no call. `None` while it has a call.
     pub idle_for: Option<Duration>,
-    /// How many bytes it and its descendants hold, if that could be read.
+    /// How many bytes the worker and its descendants hold, if that could be read.
     pub memory: Option<u64>,
 }
 
@@ -111,7 +113,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// Draws the term of a worker; `random` gives numbers from 0 to 1.
+    /// Draws the term of a worker. `random` returns numbers from 0 to 1.
     pub fn draw(config: &Recycling, mut random: impl FnMut() -> f64) -> Self {
         let jitter = if config.jitter.is_finite() { config.jitter.clamp(0.0, 1.0) } else { 0.0 };
         let mut share = || 1.0 + jitter * (random().clamp(0.0, 1.0) * 2.0 - 1.0);
@@ -120,7 +122,7 @@ impl Term {
                 .max_requests
                 .filter(|calls| *calls > 0)
                 .map(|calls| ((calls as f64 * share()).round() as u64).max(1)),
-            // Saturates where the product is too long.
+            // Saturates if the product is too long.
             ttl: config
                 .ttl
                 .map(|ttl| Duration::try_from_secs_f64(ttl.as_secs_f64() * share()).unwrap_or(Duration::MAX)),
@@ -129,12 +131,12 @@ impl Term {
         }
     }
 
-    /// After how many calls the worker is due.
+    /// Returns the number of calls after which the worker is due.
     pub fn calls(&self) -> u64 {
         self.max_requests.unwrap_or(u64::MAX)
     }
 
-    /// Whether the worker has reached twice a limit of calls, age or memory, so has been due for long.
+    /// Reports whether the worker has reached twice a limit of calls, age or memory, so that it is long overdue.
     pub fn is_exceeded_twice(&self, wear: &WorkerUsage) -> bool {
         let doubled = Self {
             max_requests: self.max_requests.map(|calls| calls.saturating_mul(2)),
@@ -145,7 +147,7 @@ impl Term {
         doubled.due(wear).is_some()
     }
 
-    /// Why the worker is due, if it is. Memory comes first: it is the most urgent reason.
+    /// Returns why the worker is due, if it is. Memory comes first, because it is the most urgent reason.
     pub fn due(&self, wear: &WorkerUsage) -> Option<Why> {
         let reached = |limit: Option<Duration>, time: Duration| limit.is_some_and(|limit| time >= limit);
         if let (Some(limit), Some(bytes)) = (self.max_rss, wear.memory)
@@ -247,6 +249,6 @@ mod tests {
         assert_eq!(Why::MaxRequests(1024).to_string(), "it has had 1024 calls (max_requests)");
         assert_eq!(Why::Ttl(3600 * SECOND).to_string(), "it is 3600 s old (ttl)");
         assert_eq!(Why::Idle(90 * SECOND).to_string(), "it has idled for 90 s (idle_ttl)");
-        assert_eq!(Why::ByHand.to_string(), "somebody asked for it");
+        assert_eq!(Why::ByHand.to_string(), "a user asked for it");
     }
 }

@@ -1,11 +1,12 @@
-//! Whether a lost call is made again, and when.
+//! Whether a lost call is retried, and when.
 //!
-//! Only idempotent calls ask, and never after a part of their stream was delivered; the caller checks both.
+//! The caller asks only for idempotent calls, and only if no part of their stream was delivered.
 //!
-//! **Why a budget and not attempts alone.** When every worker of a pool fails, three attempts per call are three times the load,
-//! just when the pool can bear least. So retries are paid for: each first attempt adds a tenth of a retry to the pool's balance,
-//! and a retry costs a whole one. A pool with few calls would never save enough, so there is a reserve besides, which refills
-//! with time. In all, there are no more retries than a tenth of the calls, the reserve, and one for each second.
+//! **Why there is a budget besides the attempts.** If every worker of a pool fails, three attempts per call triple the
+//! load just when the pool can handle the least. So calls pay for retries: each first attempt adds a tenth of a retry
+//! to the pool's balance, and a retry costs one. A pool with few calls would never save enough, so there is also a
+//! reserve, which refills with time. In total, there are never more retries than a tenth of the calls, plus the
+//! reserve, plus one per second.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +19,16 @@ use super::jitter::{Chance, doubled};
 use snakepit_settings::HumanTime;
 use snakepit_settings::settings;
 
-/// How many units of the balance a retry costs.
+/// The number of balance units that a retry costs.
 const UNITS: u32 = 1000;
-/// How many times the reserve the balance may hold: retries saved in quiet hours must not come as one wave.
+/// The largest balance, as a multiple of the reserve. The limit keeps retries that were saved in quiet hours from
+/// coming as one wave.
 const LARGEST_BALANCE: u64 = 10;
-/// How long the reserve takes to regain one retry.
+/// The time in which the reserve regains one retry.
 const REFILL: Duration = Duration::from_secs(1);
 
 settings! {
-    /// How calls that are marked as idempotent are made again when their worker is lost.
+    /// How a pool retries idempotent calls whose worker is lost.
     ///
     /// ```
     /// use std::time::Duration;
@@ -37,73 +39,73 @@ settings! {
     #[derive(Clone, Copy, PartialEq, Debug)]
     #[must_use]
     pub struct Retry {
-        /// How often a call is made in all, the first attempt included.
+        /// How many attempts a call gets in total, including the first.
         attempts: u32 = 3,
-        /// The longest pause before the second attempt; it doubles for each further one. The pause itself is random, between zero
-        /// and this.
+        /// The longest pause before the second attempt. It doubles for each further attempt. The actual pause is
+        /// random, between zero and this value.
         first_pause: Duration as HumanTime = Duration::from_millis(50),
         /// The longest pause before any attempt.
         longest_pause: Duration as HumanTime = Duration::from_secs(2),
-        /// How many retries the pool allows for each call.
+        /// How many retries each call adds to the pool's budget.
         ratio: f64 = 0.1,
-        /// How many retries the pool allows besides; one comes back each second.
+        /// How many further retries the pool allows. It regains one each second.
         reserve: u32 = 10,
     }
 }
 
-/// Why a call that is marked as idempotent was not made again when its worker was lost.
+/// Why an idempotent call was not retried after it lost its worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NoRetry {
-    /// All its attempts were made.
+    /// All attempts were made.
     Attempts,
-    /// Its time would end before the next attempt began.
+    /// The call's time would end before the next attempt began.
     Deadline,
-    /// The pool makes too many calls again already.
+    /// The pool already retries too many calls.
     Budget,
-    /// A part of its stream was delivered.
+    /// A part of the call's stream was delivered.
     Delivered,
-    /// Workers keep dying of it.
+    /// Workers keep dying of the call.
     Quarantined,
     /// The breaker admits no calls.
     CircuitOpen,
-    /// No worker was free for the next attempt in time.
+    /// No worker became free in time for the next attempt.
     Queue,
-    /// The pool refused it: it stops, or the worker of its session is busy.
+    /// The pool refused the call: the pool is stopping, or the worker of the call's session is busy.
     Refused,
 }
 
 impl fmt::Display for NoRetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Attempts => "all its attempts were made",
-            Self::Deadline => "its time is over",
-            Self::Budget => "the pool makes too many calls again already",
-            Self::Delivered => "a part of its stream was delivered",
+            Self::Attempts => "all attempts were made",
+            Self::Deadline => "its time has run out",
+            Self::Budget => "the pool already retries too many calls",
+            Self::Delivered => "part of its stream was already delivered",
             Self::Quarantined => "workers keep dying of it",
             Self::CircuitOpen => "the breaker admits no calls",
-            Self::Queue => "no worker was free for another attempt in time",
+            Self::Queue => "no worker became free in time for another attempt",
             Self::Refused => "the pool refused it",
         })
     }
 }
 
-/// How many retries a pool allows. All its calls share it, without a lock.
+/// The retries that a pool allows. All calls of the pool share the budget, without a lock.
 #[derive(Debug)]
 pub struct RetryBudget {
-    /// What first attempts have added, in units.
+    /// The units that first attempts have added.
     balance: AtomicU64,
     deposit: AtomicU64,
     largest: AtomicU64,
-    /// Up to which time the reserve is spent, in nanoseconds since the beginning: each retry advances it by one refill, and it may
-    /// not pass the present.
+    /// The time up to which the reserve is spent, in nanoseconds since `began`. Each retry moves it forward by one
+    /// refill, and it cannot pass the present.
     spent_until: AtomicU64,
     reserve: AtomicU64,
     began: Instant,
 }
 
 impl RetryBudget {
-    /// A budget that is full.
+    /// Returns a full budget.
     pub fn new(policy: &Retry, now: Instant) -> Self {
         let budget = Self {
             balance: AtomicU64::new(0),
@@ -117,7 +119,7 @@ impl RetryBudget {
         budget
     }
 
-    /// Changes the settings. The balance stays as far as it fits, and what is spent of the reserve stays spent.
+    /// Changes the settings. The balance is kept, up to the new limit, and the spent part of the reserve stays spent.
     pub fn adopt(&self, policy: &Retry) {
         let reserve = u64::from(policy.reserve);
         // NaN becomes 0 here.
@@ -126,20 +128,21 @@ impl RetryBudget {
         self.deposit.store(deposit, Ordering::Relaxed);
         self.largest.store(largest, Ordering::Relaxed);
         self.reserve.store(reserve * nanos(REFILL), Ordering::Relaxed);
-        // Where calls no longer pay for retries, nothing is saved.
+        // If calls no longer pay for retries, the balance is lost.
         self.balance.fetch_min(if deposit == 0 { 0 } else { largest }, Ordering::Relaxed);
     }
 
-    /// A call is made for the first time.
+    /// Records the first attempt of a call.
     pub fn deposit(&self) {
-        // The balance of a healthy pool is full, so this is a load. Deposits that race may exceed the limit by a little.
+        // The balance of a healthy pool is full, so this is usually one load. Racing deposits may slightly exceed the
+        // limit.
         if self.balance.load(Ordering::Relaxed) < self.largest.load(Ordering::Relaxed) {
             self.balance.fetch_add(self.deposit.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
-    /// The pause before a call is made again that was lost at its `attempt`th attempt (the first is 1) with `remaining` left of its
-    /// time. A pause that is returned is paid for.
+    /// Decides about a call that was lost in its attempt number `attempt` (the first is 1) with `remaining` of its time
+    /// left. Returns the pause before the retry, which is then paid for.
     pub fn decide(
         &self,
         policy: &Retry,
@@ -176,7 +179,7 @@ impl RetryBudget {
     }
 }
 
-/// Good for five centuries.
+/// Saturates after five centuries.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -280,7 +283,7 @@ mod tests {
         budget.adopt(&none);
         assert_eq!(granted(&none, now + LONG), 0);
         budget.adopt(&policy);
-        assert_eq!(granted(&policy, now + LONG), 10, "what was switched off has saved nothing");
+        assert_eq!(granted(&policy, now + LONG), 10, "nothing is saved while retries are off");
     }
 
     #[test]
@@ -306,7 +309,7 @@ mod tests {
     proptest! {
         #[test]
         fn retries_never_become_the_load(
-            // Calls, attempts to retry, and milliseconds that pass.
+            // The number of calls, the number of lost calls, and the milliseconds that pass.
             steps in proptest::collection::vec((0..50u32, 0..50u32, 0..2000u64), 0..100),
             ratio in 0.0..0.5,
             reserve in 0..20u32,

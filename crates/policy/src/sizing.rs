@@ -1,11 +1,11 @@
-//! How many workers a pool should have: more before anything fails, fewer once they have idled long enough.
+//! How many workers a pool should have: more before calls fail, fewer once workers have idled long enough.
 //!
-//! Two questions are kept apart. *Whether* to grow is asked of the queue: its head has waited too long. *By how much* is
-//! asked of the load: what arrives per second times what a call costs a worker is how many workers it keeps busy. So a
-//! burst of short calls, which makes a long queue and little work, is not taken for a need of as many workers.
+//! The sizer keeps two questions apart. The queue decides *whether* to grow: its head has waited too long. The load
+//! decides *by how much*: the calls that arrive per second, times the cost of a call, is the number of workers that are
+//! kept busy. So a burst of short calls, which is a long queue but little work, does not start a worker for each call.
 //!
-//! What makes it calm: growth needs a wait and a lack, shrinking needs [`Sizing::idle_ttl`] without either, so between the
-//! two lies a wide range of loads in which nothing changes.
+//! The size stays calm because growing needs both a wait and a lack of workers, and shrinking needs
+//! [`Sizing::idle_ttl`] without either. The wide range of loads in between changes nothing.
 
 use std::time::Duration;
 
@@ -15,60 +15,63 @@ use tokio::time::Instant;
 use snakepit_settings::HumanTime;
 use snakepit_settings::settings;
 
-/// How long arrivals are remembered, about: short, so that a sudden rise is seen at once.
+/// The time for which arrivals are remembered, roughly. It is short, so that a sudden rise shows at once.
 const MEMORY_OF_ARRIVALS: Duration = Duration::from_millis(250);
 
-/// How long the cost of a call is remembered, about.
+/// The time for which the cost of a call is remembered, roughly.
 const MEMORY_OF_COSTS: Duration = Duration::from_secs(5);
 
-/// The share of the time that workers are planned to be busy: above it, chance alone makes queues.
+/// The share of the time that workers are planned to be busy. Above it, chance alone builds queues.
 const UTILIZATION: f64 = 0.75;
 
-/// How long the pool may take to work off its queue.
+/// The time in which the pool should work off its queue.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// The share of the idle workers that a pool ends at a time, so that a mistake is small.
+/// The share of the surplus workers that a pool ends at a time, so that a mistake stays small.
 const SHRINK_SHARE: f64 = 0.25;
 
-/// How often a pool may shrink within [`Sizing::idle_ttl`].
+/// The number of times that a pool may shrink within [`Sizing::idle_ttl`].
 const SHRINKS_PER_TTL: u32 = 8;
 
 settings! {
-    /// How a pool's size follows its load.
+    /// How the size of a pool follows its load.
     ///
-    /// The size stays between `min_workers` and `max_workers`. It grows when the call at the queue's head has waited for
-    /// [`grow_after`](Self::grow_after), long before anything times out, and shrinks by those workers that have idled for
+    /// The size stays between `min_workers` and `max_workers`. The pool grows when the first queued call has waited for
+    /// [`grow_after`](Self::grow_after), long before anything times out. It shrinks by workers that have idled for
     /// [`idle_ttl`](Self::idle_ttl).
     #[derive(Clone, Copy, PartialEq, Debug)]
     #[must_use]
     pub struct Sizing {
         /// The fewest workers of a pool whose size follows the load. Example: `min_workers = 1`.
         @manual min_workers: usize = 1,
-        /// The most workers, in place of `workers`: the size follows the load. Unset: the size is fixed. Example: `max_workers = 8`.
+        /// The most workers, in place of `workers`. The size then follows the load. Unset: the size is fixed. Example:
+        /// `max_workers = 8`.
         @manual max_workers: usize = 1,
-        /// How long the first call of the queue waits before the pool grows. Example: `grow_after = "50ms"`.
+        /// How long the first queued call waits before the pool grows. Example: `grow_after = "50ms"`.
         grow_after: Duration as HumanTime = Duration::from_millis(50),
-        /// By how much one decision may at most multiply the workers; never below 1.1. Example: `grow_factor = 2.0`.
+        /// The largest factor by which one decision may multiply the number of workers, at least 1.1. Example:
+        /// `grow_factor = 2.0`.
         grow_factor: f64 = 2.0,
     }
     also {
-        /// How long a worker that is not among the fewest may idle.
+        /// How long a worker beyond `min_workers` may idle.
         idle_ttl: Duration = Duration::from_mins(1),
     }
 }
 
 impl Sizing {
-    /// Between so many and so many workers. If the second is below the first, the first holds.
+    /// Returns a sizing between these numbers of workers. If `max_workers` is below `min_workers`, `min_workers`
+    /// applies.
     pub fn between(min_workers: usize, max_workers: usize) -> Self {
         Self { min_workers, max_workers: max_workers.max(min_workers).max(1), ..Self::default() }
     }
 
-    /// Always so many workers.
+    /// Returns a sizing with a fixed number of workers.
     pub fn fixed(workers: usize) -> Self {
         Self { min_workers: workers, max_workers: workers, ..Self::default() }
     }
 
-    /// How long a worker that is not among the fewest may idle; a minute unless it is set.
+    /// Sets how long a worker beyond `min_workers` may idle. The default is a minute.
     pub fn idle_ttl(mut self, ttl: Duration) -> Self {
         self.idle_ttl = ttl;
         self
@@ -79,28 +82,28 @@ impl Sizing {
     }
 }
 
-/// What a pool looks like at one moment.
+/// The state of a pool at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Observation {
-    /// Calls that wait.
+    /// The number of queued calls.
     pub queued: usize,
-    /// How long the first of them has waited.
+    /// How long the first queued call has waited.
     pub head_waits: Duration,
-    /// Workers that are ready.
+    /// The number of workers that are ready.
     pub serving: usize,
-    /// Workers that will be.
+    /// The number of workers that are starting.
     pub starting: usize,
-    /// Those of `serving` that have a call.
+    /// The number of `serving` workers that have a call.
     pub busy: usize,
-    /// Those of `serving` that have idled for [`Sizing::idle_ttl`] or longer.
+    /// The number of `serving` workers that have idled for [`Sizing::idle_ttl`] or longer.
     pub long_idle: usize,
-    /// Calls that ever came, refused ones left out.
+    /// The number of calls that have arrived so far, without refused calls.
     pub arrived: u64,
-    /// Calls that workers ever finished.
+    /// The number of calls that workers have finished so far.
     pub finished: u64,
 }
 
-/// A sum that decays: an amount counts less the longer ago it was added.
+/// A sum whose amounts count less the longer ago they were added.
 #[derive(Clone, Copy, Debug, Default)]
 struct DecayingSum(f64);
 
@@ -110,24 +113,24 @@ impl DecayingSum {
     }
 }
 
-/// Decides how many workers there should be.
+/// The state from which the number of workers is decided.
 #[derive(Debug)]
 pub struct Sizer {
     config: Sizing,
     target: usize,
-    /// When it decided last, and how many calls had arrived and finished by then.
+    /// When the last decision was made, and how many calls had arrived and finished by then.
     asked: Option<(Instant, u64, u64)>,
     arrivals: DecayingSum,
     arrival_time: DecayingSum,
     busy_time: DecayingSum,
     finished: DecayingSum,
-    /// When it last grew or was set.
+    /// When the target last grew or was set.
     grown: Option<Instant>,
     shrunk: Option<Instant>,
 }
 
 impl Sizer {
-    /// A pool that has so many workers.
+    /// Returns a sizer whose target is `min_workers`.
     pub fn new(config: Sizing) -> Self {
         Self {
             config,
@@ -142,23 +145,23 @@ impl Sizer {
         }
     }
 
-    /// How long a worker that is not needed may idle.
+    /// Returns how long a worker that is not needed may idle.
     pub fn idle_ttl(&self) -> Duration {
         self.config.idle_ttl
     }
 
-    /// How many workers there should be.
+    /// Returns the number of workers that the pool should have.
     pub fn target(&self) -> usize {
         self.target
     }
 
-    /// Sets the number of workers, until the load changes it.
+    /// Sets the target, until the load changes it.
     pub fn set(&mut self, workers: usize, now: Instant) {
         self.target = workers.clamp(self.config.min_workers, self.config.max_workers);
         self.grown = Some(now);
     }
 
-    /// How many workers there should be, starting workers included.
+    /// Decides how many workers the pool should have, including starting workers.
     pub fn decide(&mut self, seen: &Observation, now: Instant) -> usize {
         self.learn(seen, now);
         if let Some(more) = self.growth(seen) {
@@ -190,23 +193,24 @@ impl Sizer {
         if seen.queued == 0 || self.target >= self.config.max_workers {
             return None;
         }
-        // No worker serves or starts: the first call starts one at once.
+        // No worker is ready or starting, so the first call starts one at once.
         if self.target == 0 {
             return Some(1);
         }
-        // Workers that are not even starting yet are the supervisor's matter: more of them would be as late.
+        // Missing workers that are not even starting yet are up to the supervisor. More of them would be just as late.
         if seen.head_waits < self.config.grow_after || present < self.target {
             return None;
         }
         let need = self.need(seen);
-        // The call waits although there should be enough workers: the estimate is off, unless a worker is just starting.
+        // The call waits although there should be enough workers, so the estimate is wrong, unless a worker is just
+        // starting.
         let least = if seen.starting == 0 { self.target + 1 } else { self.target };
         let most = (self.target as f64 * self.config.factor()).ceil() as usize;
         let more = need.max(least).min(most.max(self.target + 1)).min(self.config.max_workers);
         (more > self.target).then_some(more)
     }
 
-    /// How many workers the load keeps busy, and the queue needs besides.
+    /// Returns how many workers the load keeps busy, plus those that the queue needs.
     fn need(&self, seen: &Observation) -> usize {
         // Never more than one worker for each call.
         let by_count = seen.busy + seen.queued;
@@ -241,7 +245,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(50);
 
-    /// Long calls, none of which has ended yet.
+    /// Returns an observation of long calls, none of which has ended yet.
     fn waiting(queued: usize, serving: usize, starting: usize) -> Observation {
         let head_waits = Duration::from_millis(60);
         Observation { queued, head_waits, serving, starting, busy: serving, ..Observation::default() }
@@ -269,7 +273,7 @@ mod tests {
         let mut sizer = Sizer::new(Sizing::between(2, 100));
         let now = Instant::now();
         assert_eq!(sizer.decide(&waiting(2, 2, 0), now), 4);
-        // The two that start are for the two that wait.
+        // The two starting workers are for the two queued calls.
         assert_eq!(sizer.decide(&waiting(2, 2, 2), now + TICK), 4);
     }
 
@@ -292,7 +296,7 @@ mod tests {
         let start = Instant::now();
         let mut seen = Observation { serving: 4, busy: 2, ..Observation::default() };
         for tick in 0..40 {
-            // 1 ms each, 2000 a second: half of what four workers can do.
+            // 2000 calls a second of 1 ms each: half of what four workers can do.
             (seen.arrived, seen.finished) = (tick * 100, tick * 100);
             sizer.decide(&seen, start + TICK * tick as u32);
         }
@@ -315,8 +319,8 @@ mod tests {
                 sizer.decide(&Observation { serving, long_idle: serving, ..Observation::default() }, now),
             );
         }
-        assert_eq!(sizes[58], 34, "not before the time has passed");
-        assert_eq!(sizes[59], 26, "a quarter of what is too many");
+        assert_eq!(sizes[58], 34, "not before `idle_ttl` has passed");
+        assert_eq!(sizes[59], 26, "a quarter of the surplus");
         assert_eq!(sizes.last(), Some(&2));
         sizes.dedup();
         assert!(sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");

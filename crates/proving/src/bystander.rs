@@ -1,4 +1,4 @@
-//! Bystanders: processes that live during every fault, and that custody must not touch.
+//! Bystanders: processes that live during every fault and that custody must not touch.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -15,12 +15,12 @@ pub struct Bystander {
 }
 
 impl Bystander {
-    /// A bystander that looks like any other process.
+    /// Starts a bystander that looks like any other process.
     pub fn plain(hostile: &Path) -> Self {
         Self::start(Command::new(hostile).arg("innocent"), "plain")
     }
 
-    /// A bystander with the marker of another run, like a worker of another host.
+    /// Starts a bystander with the marker of another run, like a worker of another host.
     pub fn of_another_run(hostile: &Path) -> Self {
         let other = format!("{}{}", random::word(), random::word());
         let mut command = Command::new(hostile);
@@ -28,21 +28,21 @@ impl Bystander {
         Self::start(&mut command, "marked with another run")
     }
 
-    /// A bystander with the marker of a given run, like a job that was started with a copied environment.
+    /// Starts a bystander with the marker of a given run, like a job that was started with a copied environment.
     pub fn of_this_run(hostile: &Path, run: &str) -> Self {
         let mut command = Command::new(hostile);
         command.arg("innocent").env("SNAKEPIT_RUN_ID", run).env("SNAKEPIT_WORKER_ID", "w1");
         Self::start(&mut command, "with a copied environment")
     }
 
-    /// A bystander of this user, with the marker of another run.
+    /// Starts a bystander of this user with the marker of another run.
     pub fn of_the_user(hostile: &Path, user: u32) -> Self {
         let mut command = Command::new(hostile);
         command.arg("innocent").env("SNAKEPIT_RUN_ID", random::word()).uid(user).gid(user);
         Self::start(&mut command, "of the same user")
     }
 
-    /// Makes a bystander of another command.
+    /// Starts a bystander with another command.
     pub fn of_a_command(command: &mut Command) -> Self {
         Self::start(command, "started by a command")
     }
@@ -54,17 +54,17 @@ impl Bystander {
         Self { child, process, looks }
     }
 
-    /// Its process, for a test of the harness itself.
+    /// Returns the bystander's process, for a test of the harness itself.
     pub fn process(&self) -> &ObservedProcess {
         &self.process
     }
 
-    /// Fails the test if anyone touched it.
+    /// Fails the test if the bystander was touched.
     pub fn must_be_untouched(&self) {
         assert_eq!(self.harm(), None);
     }
 
-    /// What was done to the bystander, in words.
+    /// Returns what was done to the bystander, in words.
     pub fn harm(&self) -> Option<String> {
         if !self.process.is_alive() {
             return Some(format!("the bystander ({}) was killed", self.looks));
@@ -76,7 +76,7 @@ impl Bystander {
 
 impl Drop for Bystander {
     fn drop(&mut self) {
-        // Both may fail only because it has ended, which `must_be_untouched` reports.
+        // Both may fail only because the bystander has ended, which `must_be_untouched` reports.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

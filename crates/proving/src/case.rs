@@ -17,7 +17,7 @@ use crate::{
 };
 use crate::{census, cgroup, random};
 
-/// Where the two programs of this crate are.
+/// The paths of the two programs of this crate.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// The host.
@@ -42,19 +42,19 @@ pub struct Case {
     bystanders: Vec<Bystander>,
     runs: Vec<String>,
     groups: Vec<i32>,
-    /// The processes that had left the groups before the fault. Where the table allows them to survive, all of them must.
+    /// The processes that had left the groups before the fault. If the table allows them to survive, all of them must.
     left: Option<BTreeSet<i32>>,
     cgroups: Vec<PathBuf>,
     finished: bool,
 }
 
 impl Case {
-    /// Prepares everything but the host.
+    /// Prepares everything except the host.
     pub fn new(programs: &Programs, tier: GridTier, cell: GridCell) -> Self {
         Self::with(programs, tier, cell, OpenAs::default())
     }
 
-    /// The same, with options for the hosts.
+    /// Like [`Case::new`], with options for the hosts.
     pub fn with(programs: &Programs, tier: GridTier, cell: GridCell, options: OpenAs) -> Self {
         let token = format!("proving-{}", random::word());
         let dir = std::env::temp_dir().join(&token);
@@ -91,27 +91,27 @@ impl Case {
         }
     }
 
-    /// The directory of the case.
+    /// Returns the directory of the case.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The state directory of the hosts, which custody makes.
+    /// Returns the state directory of the hosts, which custody creates.
     pub fn state(&self) -> PathBuf {
         self.dir.join("home/state")
     }
 
-    /// The tag that the workers carry.
+    /// Returns the tag that the workers carry.
     pub fn tag(&self) -> &Tag {
         &self.tag
     }
 
-    /// The program of the hostile workers, where the case's user can reach it.
+    /// Returns the path of the hostile workers' program, where the case's user can reach it.
     pub fn hostile(&self) -> &Path {
         &self.programs.hostile
     }
 
-    /// The host program as a command, not yet started.
+    /// Returns the host program as a command, not yet started.
     pub fn host_command(&self) -> Command {
         let mut command = match self.options.through.split_first() {
             Some((first, rest)) => {
@@ -125,24 +125,24 @@ impl Case {
         command
     }
 
-    /// A host that has not opened its run.
+    /// Starts a host that has not opened its run.
     pub fn bare_host(&self) -> HostProcess {
         HostProcess::start(self.host_command(), &self.options)
     }
 
-    /// A host with an open run.
+    /// Starts a host and opens its run.
     pub fn host(&mut self) -> HostProcess {
         let mut host = self.bare_host();
         self.open(&mut host);
         host
     }
 
-    /// Opens the run of a host that was started by the test.
+    /// Opens the run of a host that the test has started.
     pub fn open(&mut self, host: &mut HostProcess) {
         self.try_open(host).expect("open the run");
     }
 
-    /// The same, for a run that may be refused.
+    /// Like [`Case::open`], for a run that may be refused.
     pub fn try_open(&mut self, host: &mut HostProcess) -> HostReply {
         let reply = host.try_open(self.tier, &self.state(), &self.options);
         if let HostReply::Ok(_) = reply {
@@ -152,7 +152,7 @@ impl Case {
         reply
     }
 
-    /// A host with an open run and `count` workers of a kind that are ready.
+    /// Starts a host with an open run and `count` workers of a kind, and waits until they are ready.
     pub fn host_with(&mut self, count: usize, kind: &str) -> HostProcess {
         let mut host = self.host();
         host.spawn(count, kind);
@@ -165,13 +165,13 @@ impl Case {
         self.groups.extend(host.groups());
     }
 
-    /// The processes that carry the tag.
+    /// Returns the processes that carry the tag.
     pub fn tagged_processes(&self) -> Vec<CensusEntry> {
         census::tagged_processes(self.tag.path())
     }
 
-    /// Fails unless exactly `count` processes carry the tag: a fault that hits nobody proves nothing. Also records which of
-    /// them have left the groups.
+    /// Fails unless exactly `count` processes carry the tag: a fault without victims proves nothing. Also records which
+    /// of them have left the groups.
     pub fn must_be_populated(&mut self, count: usize) {
         let found = self.tagged_processes();
         assert_eq!(found.len(), count, "hostile processes before the fault: {found:#?}");
@@ -183,7 +183,7 @@ impl Case {
     pub fn verdict(&mut self) {
         if self.cell.when == CensusTime::NextStart {
             self.next_start();
-            // Its reaper follows the marker, too, unless the keeper was only stopped and comes first.
+            // The reaper of the next host follows the marker, too, unless the keeper was only stopped and comes first.
             self.left = None;
         }
         self.workers_must_be_gone(Deadline::patient());
@@ -213,11 +213,11 @@ impl Case {
         self.who_left_must_survive();
     }
 
-    /// Fails if a worker is left right now that the table does not allow: for what must be over before an answer comes.
+    /// Fails if a worker is left now that the table does not allow. For what must be over before an answer comes.
     pub fn workers_must_be_gone_already(&self) {
         if self.cell.allowed == AllowedSurvivors::Nobody {
-            // Whoever reads a process's maps at the moment of its end, as another test's census may, holds its
-            // memory, and the tag in it, a little longer.
+            // A process that reads another one's maps at the moment of that one's end holds its memory, and the tag in
+            // it, a little longer. The census of another test may do so.
             let free = self.tag.is_free();
             let found = self.tagged_processes();
             assert!(free || found.is_empty(), "survivors: {found:#?}");
@@ -229,7 +229,8 @@ impl Case {
         }
     }
 
-    /// Fails unless the survivors of the group tier are exactly those that had left: with fewer, the table would be wrong.
+    /// Fails unless the survivors of the group tier are exactly the processes that had left. With fewer, the table
+    /// would be wrong.
     fn who_left_must_survive(&self) {
         if let (AllowedSurvivors::WhoLeftTheGroup, Some(left)) = (self.cell.allowed, &self.left) {
             let found = self.tagged_processes();
@@ -251,7 +252,7 @@ impl Case {
         }
     }
 
-    /// Words that identify every process and file of this case.
+    /// Returns words that identify every process and file of this case.
     pub fn words(&self) -> Vec<String> {
         std::iter::once(self.token.clone()).chain(self.runs.iter().cloned()).collect()
     }
@@ -263,17 +264,18 @@ impl Case {
         self.left = None;
     }
 
-    /// From here on, processes that left the groups may survive or not: custody may still find them by the marker.
+    /// Allows processes that left the groups to survive or not from here on, because custody may still find them by the
+    /// marker.
     pub fn who_left_may_end(&mut self) {
         self.left = None;
     }
 
-    /// Records a group as made by custody.
+    /// Records a group as created by custody.
     pub fn note_group(&mut self, group: i32) {
         self.groups.push(group);
     }
 
-    /// The cgroups that this case's runs had.
+    /// Returns the cgroups that this case's runs had.
     pub fn cgroups(&self) -> &[PathBuf] {
         &self.cgroups
     }
@@ -283,7 +285,7 @@ impl Case {
         self.runs.push(run.to_owned());
     }
 
-    /// What the reaper reports of the state directory, as the case's user.
+    /// Runs the reaper on the state directory as the case's user, and returns its report.
     pub fn cleanup(&self) -> HostReply {
         let mut host = self.bare_host();
         let reply = host.ask(&format!("reap state={}", self.state().display()));
@@ -292,7 +294,7 @@ impl Case {
         reply
     }
 
-    /// The run directories, except one that a keeper has emptied and set aside.
+    /// Returns the run directories, except one that a keeper has emptied and set aside.
     pub fn run_dirs(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.state().join("runs")) else { return Vec::new() };
         let names = entries.map(|entry| entry.expect("a run directory").path());
@@ -304,17 +306,17 @@ impl Case {
         self.bystanders.push(bystander);
     }
 
-    /// What was done to the bystanders, in words.
+    /// Returns what was done to the bystanders, in words.
     pub fn harm(&self) -> Vec<String> {
         self.bystanders.iter().filter_map(Bystander::harm).collect()
     }
 
-    /// The hostile processes that the table does not allow to survive.
+    /// Returns the hostile processes that the table does not allow to survive.
     pub fn unexpected_survivors(&self) -> Vec<CensusEntry> {
         self.tagged_processes().into_iter().filter(|found| !self.cell.allows(found, &self.groups)).collect()
     }
 
-    /// Ends the allowed survivors, fork bombs included: after this, no process can take the tag.
+    /// Ends the allowed survivors, including fork bombs. After this, no process can take the tag.
     pub fn end_allowed_survivors(&mut self) {
         self.tag.halt();
         self.end_survivors_and_go_on();
@@ -338,7 +340,7 @@ impl Case {
         }
     }
 
-    /// Proves that the case leaves nothing: no process, no run directory, no cgroup, bystanders untouched.
+    /// Proves that the case leaves nothing: no process, no run directory, no cgroup, and bystanders untouched.
     pub fn finish(mut self) {
         self.end_allowed_survivors();
         if self.state().exists() {
@@ -351,7 +353,7 @@ impl Case {
         for bystander in self.bystanders.drain(..) {
             bystander.must_be_untouched();
         }
-        // A process that was killed stays readable until it is a zombie; its end has no watcher of ours.
+        // A killed process stays readable until it is a zombie, and the test cannot watch its end.
         recheck(Deadline::patient(), "the end of everything that mentions the case", || {
             census::mentioning(&self.words()).is_empty().then_some(())
         });
@@ -362,7 +364,7 @@ impl Case {
 impl Drop for Case {
     fn drop(&mut self) {
         if !self.finished {
-            // The test has already failed, but what it started must not outlive it.
+            // The test has already failed, but its processes must not outlive it.
             self.tag.halt();
             for found in census::mentioning(&self.words()) {
                 if let Ok(Some(process)) = ObservedProcess::open(found.pid) {
@@ -389,9 +391,9 @@ fn open_to_all(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
 }
 
-/// Copies the programs to where every user reaches them: a build directory may lie below a closed home.
-/// Another process copies: a descriptor of ours, open for writing, could slip into what another test starts
-/// at the same moment, and the program could not be executed until that one has closed it.
+/// Copies the programs to a place that every user can reach, because a build directory may lie below a closed home.
+/// Another process makes the copy: a descriptor of this process that is open for writing could be inherited by what
+/// another test starts at the same moment, and the program could not be executed until that copy is closed.
 fn reachable(programs: &Programs, dir: &Path) -> Programs {
     let copy = |from: &Path, name: &str| {
         let to = dir.join(name);

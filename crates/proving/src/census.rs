@@ -6,24 +6,24 @@ use std::path::Path;
 /// A process that the census found.
 #[derive(Clone, Debug)]
 pub struct CensusEntry {
-    /// Its number.
+    /// The pid of the process.
     pub pid: i32,
-    /// Its parent.
+    /// The pid of its parent.
     pub parent: i32,
-    /// Its group.
+    /// Its process group.
     pub pgid: i32,
     /// The kernel's letter for its state.
     pub state: char,
     /// Its short name.
     pub comm: String,
-    /// Its command line, with spaces.
+    /// Its command line, separated by spaces.
     pub cmdline: String,
-    /// The run whose marker its environment carries.
+    /// The run whose marker is in its environment.
     pub run: Option<String>,
 }
 
 impl CensusEntry {
-    /// Reads one process; `None` when it is gone.
+    /// Reads one process. Returns `None` if the process has ended.
     pub fn read(pid: i32) -> Option<Self> {
         let dir = Path::new("/proc").join(pid.to_string());
         let stat = fs::read_to_string(dir.join("stat")).ok()?;
@@ -39,12 +39,12 @@ impl CensusEntry {
         Some(Self { pid, parent, pgid, state, comm, cmdline, run })
     }
 
-    /// Whether it is the keeper or a shim.
+    /// Reports whether the process is the keeper or a shim.
     pub fn is_custody(&self) -> bool {
         matches!(self.comm.as_str(), "snakepit-keeper" | "snakepit-shim")
     }
 
-    /// Whether it has ended and only waits for its parent.
+    /// Reports whether the process has ended and only waits for its parent.
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -55,13 +55,13 @@ fn marker(environ: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// The pids of all processes.
+/// Returns the pids of all processes.
 pub fn pids() -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("/proc");
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The processes that have the tag mapped or open.
+/// Returns the processes that have the tag mapped or open.
 pub fn tagged_processes(tag: &Path) -> Vec<CensusEntry> {
     let name = tag.file_name().and_then(|name| name.to_str()).expect("a tag has a name");
     find(|dir| {
@@ -70,8 +70,8 @@ pub fn tagged_processes(tag: &Path) -> Vec<CensusEntry> {
     })
 }
 
-/// The processes that mention one of the words in their command line, environment, directory, open files
-/// or mappings. The calling process is left out.
+/// Returns the processes that mention one of the words in their command line, environment, directory, open files or
+/// mappings, except the calling process.
 pub fn mentioning(words: &[String]) -> Vec<CensusEntry> {
     find(|dir| {
         let said = |file: &str| {
@@ -82,13 +82,13 @@ pub fn mentioning(words: &[String]) -> Vec<CensusEntry> {
     })
 }
 
-/// The children of a process, zombies included.
+/// Returns the children of a process, including zombies.
 pub fn children(parent: i32) -> Vec<CensusEntry> {
     pids().into_iter().filter_map(CensusEntry::read).filter(|found| found.parent == parent).collect()
 }
 
-/// The pid of the process that has the pid `inner` in the PID namespace of `parent`'s children. `None` if no process directly
-/// in that namespace has it.
+/// Returns the pid of the process that has the pid `inner` in the PID namespace of `parent`'s children. Returns `None`
+/// if no process directly in that namespace has it.
 pub fn outer(parent: i32, inner: i32) -> Option<i32> {
     let namespace = |pid: &str, name: &str| fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
     let theirs = namespace(&parent.to_string(), "pid_for_children");
@@ -103,14 +103,14 @@ pub fn outer(parent: i32, inner: i32) -> Option<i32> {
     })
 }
 
-/// How many processes this machine has started since it booted.
+/// Returns the number of processes that this machine has started since it booted.
 pub fn births() -> u64 {
     let stat = fs::read_to_string("/proc/stat").expect("/proc/stat");
     let count = stat.lines().find_map(|line| line.strip_prefix("processes "));
     count.and_then(|count| count.trim().parse().ok()).expect("the count of processes")
 }
 
-/// How many descriptors a process has open.
+/// Returns the number of descriptors that a process has open.
 pub fn open_descriptors(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }

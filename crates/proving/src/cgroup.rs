@@ -1,4 +1,4 @@
-//! Control groups for tests: made below the caller's own, removed when dropped.
+//! Control groups for tests: created below the caller's own, removed when dropped.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -15,15 +15,15 @@ pub struct TestCgroup {
 }
 
 impl TestCgroup {
-    /// A group below the caller's own in the hierarchy with this controller: `memory`, `freezer`, or
-    /// the empty name for version 2. `None` where this machine has none that we may write.
+    /// Creates a group below the caller's own in the hierarchy with this controller: `memory`, `freezer`, or the empty
+    /// name for version 2. Returns `None` if this machine has no such group that we may write.
     pub fn below_ours(controller: &str) -> Option<Self> {
         let dir = own(controller)?.join(format!("proving-{}", random::word()));
         fs::create_dir(&dir).ok()?;
         Some(Self { dir })
     }
 
-    /// A memory group with a limit, of version 1 or 2, whichever has the controller.
+    /// Creates a memory group with a limit, in version 1 or 2, whichever has the controller.
     pub fn with_memory_limit(bytes: u64) -> Option<Self> {
         if let Some(group) = Self::below_ours("memory") {
             group.write("memory.limit_in_bytes", &bytes.to_string());
@@ -40,24 +40,24 @@ impl TestCgroup {
         Some(group)
     }
 
-    /// Its directory.
+    /// Returns the directory of the group.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Writes one of its files.
+    /// Writes one of the group's files.
     pub fn write(&self, file: &str, text: &str) {
         let path = self.dir.join(file);
         fs::write(&path, text).unwrap_or_else(|error| panic!("{text} into {}: {error}", path.display()));
     }
 
-    /// Reads one of its files.
+    /// Reads one of the group's files.
     pub fn read(&self, file: &str) -> String {
         let path = self.dir.join(file);
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// Delegates it to a user, as a service manager would.
+    /// Delegates the group to a user, as a service manager would.
     pub fn delegate_to(&self, user: u32) {
         let files = ["", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"];
         for path in files.map(|file| self.dir.join(file)) {
@@ -66,7 +66,7 @@ impl TestCgroup {
         }
     }
 
-    /// Puts a process into it.
+    /// Moves a process into the group.
     pub fn take(&self, pid: i32) {
         self.write("cgroup.procs", &pid.to_string());
     }
@@ -74,11 +74,11 @@ impl TestCgroup {
 
 impl Drop for TestCgroup {
     fn drop(&mut self) {
-        // A frozen group cannot be emptied; a thawed one ignores this.
+        // A frozen group cannot be emptied. A group that is not frozen ignores this.
         let _ = fs::write(self.dir.join("freezer.state"), "THAWED");
         let _ = fs::write(self.dir.join("cgroup.freeze"), "0");
         if std::thread::panicking() {
-            // The processes in it belong to a case that fails, and end with it or after it.
+            // The processes in it belong to a failing case, and end with it or after it.
             try_remove_tree(&self.dir);
         } else {
             remove_tree(&self.dir);
@@ -86,16 +86,16 @@ impl Drop for TestCgroup {
     }
 }
 
-/// How long the processes of a failed case may take to end.
+/// The time in which the processes of a failed case must end.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
 
-/// Removes a group and those below it, once they are empty.
+/// Removes a group and the groups below it, once they are empty.
 pub fn remove_tree(dir: &Path) {
     // The kernel keeps a group busy for a moment after its last process has ended.
     recheck(Deadline::patient(), "the removal of a cgroup", || is_removed(dir).then_some(()));
 }
 
-/// The same, but ignores failures.
+/// Like [`remove_tree`], but ignores failures.
 pub fn try_remove_tree(dir: &Path) {
     let deadline = Deadline::after(LAST_CHANCE);
     recheck(Deadline::patient(), "the deadline", || {
@@ -111,7 +111,7 @@ fn is_removed(dir: &Path) -> bool {
     fs::remove_dir(dir).is_ok() || !dir.exists()
 }
 
-/// The caller's own group in a hierarchy.
+/// Returns the caller's own group in a hierarchy.
 fn own(controller: &str) -> Option<PathBuf> {
     let mount = mount_point(controller)?;
     let table = fs::read_to_string("/proc/self/cgroup").ok()?;

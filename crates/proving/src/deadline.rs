@@ -1,10 +1,10 @@
-//! How long tests wait, and the one place where they poll instead of waiting for an event.
+//! How long tests wait, and the only place where they poll instead of waiting for an event.
 
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long anything may take before a test calls it hung: far more than a busy machine needs.
+/// The time after which a test considers anything hung, which is far more than a busy machine needs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A moment after which a test gives up.
@@ -12,23 +12,23 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// The usual deadline: [`PATIENCE`] from now.
+    /// Returns the usual deadline: [`PATIENCE`] from now.
     pub fn patient() -> Self {
         Self::after(PATIENCE)
     }
 
-    /// A deadline `time` from now.
+    /// Returns a deadline `time` from now.
     pub fn after(time: Duration) -> Self {
         Self(Instant::now() + time)
     }
 
-    /// The time that is left; `None` once it has passed.
+    /// Returns the time that is left, or `None` once the deadline has passed.
     pub fn left(self) -> Option<Duration> {
         let left = self.0.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)
     }
 
-    /// Waits until one of the descriptors is readable. False: the deadline came first.
+    /// Waits until one of the descriptors is readable. Returns `false` if the deadline came first.
     pub fn readable(self, fds: &mut [PollFd<'_>]) -> bool {
         loop {
             let Some(left) = self.left() else { return false };
@@ -42,13 +42,13 @@ impl Deadline {
     }
 }
 
-/// What poll reports of a descriptor that can be read, or whose other end is gone.
+/// What poll reports for a descriptor that is readable or whose other end is gone.
 pub const READABLE: PollFlags = PollFlags::IN;
 
 /// Polls until `look` finds something or the deadline passes.
 ///
-/// Only for what sends no event at all: a process's state letter, a signal mask, an entry that appears
-/// in `/proc`. Whatever has a pidfd, a pipe or a watch is awaited through that instead.
+/// Use it only if there is no event at all: for a process's state letter, a signal mask, an entry that appears in
+/// `/proc`. Wait through a pidfd, a pipe or a watch wherever there is one.
 pub fn recheck<T>(deadline: Deadline, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(found) = look() {
@@ -59,7 +59,7 @@ pub fn recheck<T>(deadline: Deadline, what: &str, mut look: impl FnMut() -> Opti
     }
 }
 
-/// Sleeps, where time itself matters: a random moment for a fault, the age of a hostile process.
+/// Sleeps where time itself matters: a random moment for a fault, the age of a hostile process.
 #[expect(clippy::disallowed_methods, reason = "there is no event to wait for")]
 pub fn let_pass(time: Duration) {
     std::thread::sleep(time);

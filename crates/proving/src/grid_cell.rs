@@ -5,16 +5,16 @@ use crate::CensusEntry;
 /// When the survivors are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CensusTime {
-    /// After the fault, by what custody does without help.
+    /// After the fault, when only custody has acted.
     AtOnce,
     /// After the next host has started in the same state directory.
     NextStart,
 }
 
-/// Who may survive.
+/// Which processes may survive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AllowedSurvivors {
-    /// Nobody.
+    /// None.
     Nobody,
     /// A process that is no longer in a group that custody made.
     WhoLeftTheGroup,
@@ -22,7 +22,7 @@ pub enum AllowedSurvivors {
     WhoShedTheMarker,
 }
 
-/// One cell: what is expected of one fault in one tier.
+/// The expectation for one fault in one tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GridCell {
     /// When to count.
@@ -32,20 +32,20 @@ pub struct GridCell {
 }
 
 impl GridCell {
-    /// Nobody survives, without help.
+    /// No process survives, without help.
     pub const ZERO: Self = Self { when: CensusTime::AtOnce, allowed: AllowedSurvivors::Nobody };
-    /// Nobody survives the next start.
+    /// No process survives the next start.
     pub const ZERO_NEXT: Self = Self { when: CensusTime::NextStart, allowed: AllowedSurvivors::Nobody };
-    /// At once; processes that left the group may survive.
+    /// At once, only processes that left the group may survive.
     pub const LEFT: Self = Self { when: CensusTime::AtOnce, allowed: AllowedSurvivors::WhoLeftTheGroup };
-    /// At the next start; processes that left the group may survive.
+    /// At the next start, only processes that left the group may survive.
     pub const LEFT_NEXT: Self =
         Self { when: CensusTime::NextStart, allowed: AllowedSurvivors::WhoLeftTheGroup };
-    /// At the next start; processes that shed the marker may survive.
+    /// At the next start, only processes that shed the marker may survive.
     pub const SHED_NEXT: Self =
         Self { when: CensusTime::NextStart, allowed: AllowedSurvivors::WhoShedTheMarker };
 
-    /// Whether the table allows this survivor. `groups` are the workers' own.
+    /// Reports whether the table allows this survivor. `groups` are the groups of the workers.
     pub fn allows(&self, found: &CensusEntry, groups: &[i32]) -> bool {
         match self.allowed {
             AllowedSurvivors::Nobody => false,

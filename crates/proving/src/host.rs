@@ -1,7 +1,7 @@
-//! A real host in a process of its own, which takes orders in lines.
+//! A real host in a separate process, which takes orders in lines.
 //!
-//! Owns the test's end of the conversation; `src/bin/host` is the other. One line out, one line back:
-//! `ok key=value …` or `no status text…`.
+//! Owns the test's end of the conversation. `src/bin/host` is the other end. Each order is a line, and so is each
+//! answer: `ok key=value …` or `no status text…`.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use crate::deadline::READABLE;
 use crate::{Deadline, GridTier, ObservedProcess, RefusedSyscall, census, refused_syscall};
 
-/// The longest that any answer may take: 10,000 spawns take the longest.
+/// The time limit of an answer. 10,000 spawns take the longest.
 const ANSWER: Duration = Duration::from_mins(4);
 
 /// How a host is started, and how it opens its run.
@@ -30,13 +30,13 @@ pub struct OpenAs {
     pub umask: Option<u32>,
     /// The value of `SNAKEPIT_FAILPOINTS`.
     pub failpoints: Option<String>,
-    /// How many processes its user may have.
+    /// The maximum number of processes of its user.
     pub processes: Option<u64>,
-    /// System calls that fail in the host and in all that it starts.
+    /// System calls that fail in the host and in all processes that it starts.
     pub refused: Vec<RefusedSyscall>,
     /// More words for the host's `open`, such as `session=caller`.
     pub words: Vec<String>,
-    /// A command that runs the host, such as `nsenter …`; it may stay between the host and the test.
+    /// A command that runs the host, such as `nsenter …`. It may stay between the host and the test.
     pub through: Vec<String>,
     /// Files of control groups to which the host's process adds itself before it changes its user.
     pub join: Vec<PathBuf>,
@@ -50,7 +50,7 @@ impl OpenAs {
     }
 }
 
-/// What the host answered.
+/// An answer of the host.
 #[derive(Clone, Debug)]
 pub enum HostReply {
     /// The order was carried out, with these results.
@@ -60,7 +60,7 @@ pub enum HostReply {
 }
 
 impl HostReply {
-    /// Reads an answer.
+    /// Parses an answer.
     pub fn parse(line: &str) -> Self {
         let line = line.trim_end();
         if let Some(rest) = line.strip_prefix("no ") {
@@ -72,7 +72,7 @@ impl HostReply {
         Self::Ok(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
-    /// The results; a refusal fails the test.
+    /// Returns the results. A refusal fails the test.
     pub fn expect(self, what: &str) -> BTreeMap<String, String> {
         match self {
             Self::Ok(told) => told,
@@ -80,7 +80,7 @@ impl HostReply {
         }
     }
 
-    /// All of it as text.
+    /// Returns the whole answer as text.
     pub fn words(&self) -> String {
         match self {
             Self::Ok(told) => {
@@ -90,7 +90,7 @@ impl HostReply {
         }
     }
 
-    /// Status and words of the refusal; a success fails the test.
+    /// Returns the status and the words of a refusal. A success fails the test.
     pub fn expect_refusal(self, what: &str) -> (u8, String) {
         match self {
             Self::Ok(told) => panic!("{what}: should have been refused, but: {told:?}"),
@@ -102,13 +102,13 @@ impl HostReply {
 /// A worker, as the host announces it.
 #[derive(Clone, Debug)]
 pub struct WorkerLine {
-    /// Its name in the run.
+    /// The id of the worker in the run.
     pub id: String,
-    /// Its main process.
+    /// The pid of its main process.
     pub pid: i32,
-    /// Its group.
+    /// Its process group.
     pub pgid: i32,
-    /// Its shim.
+    /// The pid of its shim.
     pub shim: i32,
 }
 
@@ -121,31 +121,31 @@ impl WorkerLine {
     }
 }
 
-/// A host program that runs.
+/// A running host program.
 #[derive(Debug)]
 pub struct HostProcess {
     child: Child,
     process: ObservedProcess,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// The run's name, once it is open.
+    /// The id of the run, once it is open.
     pub run: String,
-    /// The keeper, once the run is open.
+    /// The pid of the keeper, once the run is open.
     pub keeper: Option<i32>,
-    /// The cgroup behind the tier, where there is one.
+    /// The cgroup of the run, if the tier has one.
     pub cgroup: Option<PathBuf>,
-    /// Every worker that was announced.
+    /// All workers that were announced.
     pub workers: Vec<WorkerLine>,
 }
 
 impl HostProcess {
-    /// Starts the program. It opens no run yet, so that the test can first move it.
+    /// Starts the program. The host does not open a run yet, so the test can move it first.
     pub fn start(mut command: Command, options: &OpenAs) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         if !options.join.is_empty() {
             let files: Vec<CString> = options.join.iter().map(|file| c_path(file)).collect();
             let user = options.user;
-            // SAFETY: system calls alone; all that they need is made beforehand.
+            // SAFETY: makes only system calls. Everything that they need was prepared before.
             unsafe { command.pre_exec(move || join_then_become(&files, user)) };
         }
         if let Some(user) = options.user {
@@ -153,7 +153,7 @@ impl HostProcess {
                 command.uid(user).gid(user);
             }
             // The tests may run in a directory that is closed to others, such as a checkout below a private home, and
-            // workers start where their host did.
+            // workers start where their host started.
             if command.get_current_dir().is_none() {
                 command.current_dir("/");
             }
@@ -174,7 +174,7 @@ impl HostProcess {
         }
         if !options.refused.is_empty() {
             let program = refused_syscall::program(&options.refused);
-            // SAFETY: system calls alone; the program is made beforehand.
+            // SAFETY: makes only system calls. The program was prepared before.
             unsafe { command.pre_exec(move || refused_syscall::apply(&program)) };
         }
         if let Some(failpoints) = &options.failpoints {
@@ -196,7 +196,7 @@ impl HostProcess {
         }
     }
 
-    /// Asks it to open the run.
+    /// Asks the host to open the run.
     pub fn try_open(&mut self, tier: GridTier, state: &Path, options: &OpenAs) -> HostReply {
         let words = options.words.join(" ");
         let reply = self.ask(&format!("open tier={} state={} {words}", tier.name(), state.display()));
@@ -212,18 +212,18 @@ impl HostProcess {
         reply
     }
 
-    /// Translates a pid that the host knows into the test's PID namespace. `None` if no process directly in the host's
-    /// namespace has it.
+    /// Translates a pid that the host knows into the test's PID namespace. Returns `None` if no process directly in the
+    /// host's namespace has it.
     fn outer(&self, pid: i32) -> Option<i32> {
         census::outer(self.child.id().cast_signed(), pid)
     }
 
-    /// The host's own process.
+    /// Returns the host's process.
     pub fn process(&self) -> &ObservedProcess {
         &self.process
     }
 
-    /// The keeper, as the run knows it now.
+    /// Returns the keeper's process, as the run knows it now.
     pub fn keeper_process(&self) -> ObservedProcess {
         ObservedProcess::of(self.keeper.expect("a run with a keeper"))
     }
@@ -233,7 +233,7 @@ impl HostProcess {
         self.try_ask(order).unwrap_or_else(|| panic!("the host ended instead of answering {order:?}"))
     }
 
-    /// The same, for a host that may exit instead.
+    /// Like [`HostProcess::ask`], for a host that may exit instead.
     pub fn try_ask(&mut self, order: &str) -> Option<HostReply> {
         self.say(order);
         self.hear().map(|line| HostReply::parse(&line))
@@ -241,11 +241,11 @@ impl HostProcess {
 
     /// Sends an order that gets no answer, or a later one.
     pub fn say(&mut self, order: &str) {
-        // A host that is gone is noticed when it does not answer.
+        // If the host has ended, the missing answer shows it.
         let _ = writeln!(self.orders, "{order}").and_then(|()| self.orders.flush());
     }
 
-    /// The next answer; `None` when the host has ended.
+    /// Returns the next answer, or `None` if the host has ended.
     pub fn hear(&mut self) -> Option<String> {
         if self.answers.buffer().is_empty() {
             let out = self.answers.get_ref();
@@ -259,7 +259,7 @@ impl HostProcess {
         }
     }
 
-    /// Spawns `count` workers of a hostile kind and waits until each says that it is ready.
+    /// Spawns `count` workers of a hostile kind and waits until each reports that it is ready.
     pub fn spawn(&mut self, count: usize, kind: &str) -> Vec<WorkerLine> {
         let told = self.ask(&format!("spawn {count} {kind}")).expect("spawn");
         self.announced(&told)
@@ -284,30 +284,31 @@ impl HostProcess {
         workers
     }
 
-    /// The groups that custody made for the workers.
+    /// Returns the groups that custody created for the workers.
     pub fn groups(&self) -> Vec<i32> {
         self.workers.iter().map(|worker| worker.pgid).collect()
     }
 
-    /// All shims, including those that the keeper holds ready for future workers.
+    /// Returns all shims, including those that the keeper has in reserve.
     pub fn shims(&self) -> Vec<ObservedProcess> {
         let children = census::children(self.keeper.expect("a run with a keeper"));
         let opened = children.iter().map(|child| ObservedProcess::open(child.pid).expect("pidfd_open"));
         opened.flatten().collect()
     }
 
-    /// Kills the host with SIGKILL, and waits for its end.
+    /// Kills the host with SIGKILL and waits until it has ended.
     pub fn kill(&mut self) {
         self.process.signal(Signal::KILL);
         self.wait();
     }
 
-    /// Waits for its end.
+    /// Waits until the host has ended.
     pub fn wait(&mut self) -> ExitStatus {
         self.process.must_end("the host");
         let between = self.child.id().cast_signed();
         if between != self.process.pid() && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            // What stands between us stops when the host is stopped, and would not see it die. Our child until it is reaped.
+            // A process between the host and the test stops when the host is stopped, and would not see the host die.
+            // It is our child until it is reaped.
             ObservedProcess::of(between).signal(Signal::CONT);
         }
         self.child.wait().expect("wait for the host")
@@ -316,7 +317,7 @@ impl HostProcess {
 
 impl Drop for HostProcess {
     fn drop(&mut self) {
-        // A failed test leaves its host behind; custody's keeper then ends the rest.
+        // A failed test leaves its host behind. Then custody's keeper ends the rest.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -326,14 +327,14 @@ fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).expect("a path without NUL")
 }
 
-/// Between fork and exec: the groups first, since the user may not write there. Allocates nothing.
+/// Runs between fork and exec. Joins the groups first, because the user may not write there. Allocates nothing.
 fn join_then_become(files: &[CString], user: Option<u32>) -> io::Result<()> {
     let check = |result: libc::c_long| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     for file in files {
-        // SAFETY: a string that lives across the call.
+        // SAFETY: the string lives through the call.
         let fd = unsafe { libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
         check(fd.into())?;
-        // SAFETY: one byte from a valid buffer to our own descriptor; 0 means who writes it.
+        // SAFETY: writes one byte from a valid buffer to our own descriptor. 0 means the writing process.
         check(unsafe { libc::write(fd, c"0".as_ptr().cast(), 1) } as libc::c_long)?;
     }
     if let Some(user) = user {

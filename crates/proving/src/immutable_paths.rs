@@ -1,5 +1,5 @@
-//! Files that nobody can write, not even root or an open descriptor: they imitate a file system that became read-only under
-//! a run. (A mount cannot become read-only while a file is open for writing.)
+//! Files that cannot be written, not even by root or through an open descriptor. They imitate a file system that
+//! becomes read-only during a run. (A mount cannot become read-only while a file is open for writing.)
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
-/// Paths that cannot be written while this lives.
+/// Paths that cannot be written while this value lives.
 #[derive(Debug)]
 pub struct ImmutablePaths(Vec<PathBuf>);
 
 impl ImmutablePaths {
-    /// A run's directory and its ledger. `None` if the file system does not know the flag, or ignores it
-    /// for a file that is already open.
+    /// Makes a run's directory and its ledger immutable. Returns `None` if the file system does not know the flag or
+    /// ignores it for a file that is already open.
     pub fn run(dir: &Path) -> Option<Self> {
         let probe = dir.with_file_name("immutable-probe");
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(&probe).expect("a probe");
@@ -32,7 +32,7 @@ impl ImmutablePaths {
 impl Drop for ImmutablePaths {
     fn drop(&mut self) {
         for path in &self.0 {
-            // This fails only for a path that is gone.
+            // This fails only for a path that has been removed.
             let _ = change(path, |flags| flags - IFlags::IMMUTABLE);
         }
     }

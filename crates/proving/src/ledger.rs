@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The size of a record's slot.
 pub const SLOT: usize = 512;
 
-/// The ledger of a run's directory.
+/// Returns the path of the ledger in a run's directory.
 pub fn file_of(run_dir: &Path) -> PathBuf {
     run_dir.join("ledger")
 }
@@ -35,17 +35,17 @@ const KEEPER_KIND: u8 = 3;
 const WORKER_KINDS: [u8; 2] = [4, 5];
 const CRC_AT: usize = SLOT - 4;
 
-/// Makes every record one of another boot.
+/// Makes every record belong to another boot.
 pub fn move_to_another_boot(bytes: &mut [u8]) {
     change(bytes, BOOT);
 }
 
-/// Makes every record one of another PID namespace.
+/// Makes every record belong to another PID namespace.
 pub fn move_to_another_pid_namespace(bytes: &mut [u8]) {
     change(bytes, PID_NAMESPACE);
 }
 
-/// Makes every record one of this boot and of the caller's PID namespace.
+/// Makes every record belong to this boot and to the caller's PID namespace.
 pub fn move_here(bytes: &mut [u8]) {
     use std::os::unix::fs::MetadataExt;
     let boot =
@@ -59,7 +59,7 @@ pub fn move_here(bytes: &mut [u8]) {
     }
 }
 
-/// The workers that are named with a process in some slot other than `damaged`: nobody may skip those.
+/// Returns the workers that a slot other than `damaged` names with a process. These must not be skipped.
 pub fn named_outside(bytes: &[u8], damaged: usize) -> BTreeSet<u64> {
     let number = |slot: &[u8], at: usize, len: usize| {
         slot[at..at + len].iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
@@ -72,19 +72,19 @@ pub fn named_outside(bytes: &[u8], damaged: usize) -> BTreeSet<u64> {
         .collect()
 }
 
-/// A process as a record names it.
+/// A process as a record identifies it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LedgerIdentity {
-    /// Clock ticks from boot to its start.
+    /// The clock ticks from boot to its start.
     pub start: u64,
     /// Its inode in pidfs.
     pub pidfs: u64,
-    /// Its number.
+    /// Its pid.
     pub pid: i32,
 }
 
 impl LedgerIdentity {
-    /// Of a living process, on a kernel that has pidfs.
+    /// Reads the identity of a living process, on a kernel that has pidfs.
     pub fn of(process: &crate::ObservedProcess) -> Self {
         let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid())).expect("a living process");
         let after_name = stat.rsplit_once(')').expect("a name").1;
@@ -133,7 +133,7 @@ fn seal(slot: &mut [u8]) {
     slot[CRC_AT..].copy_from_slice(&crc);
 }
 
-/// CRC-32 as in zlib. It is written a second time on purpose: the ledger's own must agree with it.
+/// Computes CRC-32 as in zlib. It is written a second time on purpose: the ledger's own CRC must agree with it.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| if crc & 1 == 1 { 0xEDB8_8320 ^ (crc >> 1) } else { crc >> 1 };
     !bytes.iter().fold(!0_u32, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))

@@ -1,9 +1,9 @@
-//! The harness that tests custody, loops and mailboxes with real processes; nothing here is a mock.
+//! The harness that tests custody, loops and mailboxes with real processes. Nothing here is a mock.
 //!
-//! A [`Case`] is one fault in one [`GridTier`]: a temporary state directory, bystanders, a
-//! [`HostProcess`] that really uses the library, and a [`Tag`] that every hostile process carries, so that
-//! the census of survivors depends on nothing that custody does. The harness must not know how custody
-//! works inside; what it uses besides the public surface are process names and `/proc`.
+//! A [`Case`] is one fault in one [`GridTier`]. It has a temporary state directory, bystanders, a [`HostProcess`] that
+//! really uses the library, and a [`Tag`] that every hostile process carries. Thanks to the tag, the census of
+//! survivors does not depend on custody. The harness must not know how custody works inside. Besides the public
+//! surface, it uses only process names and `/proc`.
 
 pub mod built;
 pub mod bystander;
@@ -44,8 +44,8 @@ pub use tag::Tag;
 pub use tier::GridTier;
 pub use unproven::unproven;
 
-/// The number of rounds: all of them with `SNAKEPIT_FULL`, a few with `SNAKEPIT_QUICK`, and otherwise a quarter. The number of
-/// faults never changes.
+/// Returns the number of rounds: all of them with `SNAKEPIT_FULL`, a few with `SNAKEPIT_QUICK`, and otherwise a
+/// quarter. The number of faults never changes.
 pub fn rounds(full: usize, quick: usize) -> usize {
     match () {
         () if is_full() => full,
@@ -54,12 +54,12 @@ pub fn rounds(full: usize, quick: usize) -> usize {
     }
 }
 
-/// Whether `SNAKEPIT_QUICK` is set.
+/// Reports whether `SNAKEPIT_QUICK` is set.
 pub fn is_quick() -> bool {
     is_set("SNAKEPIT_QUICK")
 }
 
-/// Whether `SNAKEPIT_FULL` is set.
+/// Reports whether `SNAKEPIT_FULL` is set.
 pub fn is_full() -> bool {
     is_set("SNAKEPIT_FULL")
 }
@@ -68,7 +68,7 @@ fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Whether this process is root's.
+/// Reports whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

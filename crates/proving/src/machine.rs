@@ -1,14 +1,14 @@
-//! What a table says about the machine that it was measured on.
+//! What a table states about the machine that it was measured on.
 
 use std::fs;
 
-/// The load average of the last minute.
+/// Returns the load average of the last minute.
 pub fn load() -> String {
     let averages = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     averages.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
-/// Cores, processor and kernel.
+/// Describes cores, processor and kernel.
 pub fn describe() -> String {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

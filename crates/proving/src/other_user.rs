@@ -1,4 +1,4 @@
-//! Another user than the one who runs the tests, and whether the tests may read that user's processes.
+//! A user other than the one who runs the tests, and whether the tests may read that user's processes.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// An arbitrary user.
 pub const NOBODY: u32 = 65534;
 
-/// Why nothing can be proven about processes of another user here; `None` if it can.
+/// Returns why nothing can be proven here about processes of another user, or `None` if it can.
 pub fn refusal() -> Option<String> {
     if !crate::is_root() {
         return Some("only root can become somebody else".to_owned());
@@ -18,9 +18,9 @@ pub fn refusal() -> Option<String> {
         Ok(child) => child,
         Err(error) => return Some(format!("root cannot become somebody else ({error})")),
     };
-    // The census reads this of every process. In most containers root may not.
+    // The census reads this file of every process. In most containers, root may not.
     let seen = fs::read(format!("/proc/{}/maps", child.id()));
-    // It reads until nobody writes.
+    // It reads until the pipe has no writer.
     drop(child.stdin.take());
     child.wait().expect("wait for it");
     seen.err().map(|error| format!("root cannot look at the processes of others ({error})"))

@@ -1,23 +1,23 @@
-//! Mounts in a mount namespace of one thread: nobody else sees them, and they vanish with it.
+//! Mounts in the mount namespace of one thread. No other process sees them, and they vanish with the thread.
 
 use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
-/// Why nothing can be mounted here; `None` if it can.
+/// Returns why nothing can be mounted here, or `None` if it can.
 pub fn refusal() -> Option<String> {
-    // SAFETY: unshare concerns the thread alone, which ends with it.
+    // SAFETY: unshare affects only this thread, which then ends.
     let try_it = || unsafe { (libc::unshare(libc::CLONE_NEWNS) != 0).then(io::Error::last_os_error) };
     let refused = std::thread::spawn(try_it).join().expect("a thread")?;
     Some(format!("nothing can be mounted ({refused})"))
 }
 
-/// Runs `body` on a thread with a mount namespace of its own. Every process that it starts shares it, and
-/// the mounts vanish with the last of them.
+/// Runs `body` on a thread with a separate mount namespace. Every process that it starts shares the namespace, and the
+/// mounts vanish with the last of them.
 pub fn with_private_mounts(body: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // SAFETY: unshare concerns this thread only, which ends with the test.
+            // SAFETY: unshare affects only this thread, which ends with the test.
             let shared = unsafe { libc::unshare(libc::CLONE_NEWNS) };
             assert_eq!(shared, 0, "unshare: {}", io::Error::last_os_error());
             mount("none", Path::new("/"), "", libc::MS_REC | libc::MS_PRIVATE, "");
@@ -29,12 +29,12 @@ pub fn with_private_mounts(body: impl FnOnce() + Send) {
     });
 }
 
-/// A small memory file system.
+/// Mounts a small memory file system.
 pub fn mount_tmpfs(at: &Path, options: &str) {
     mount("tmpfs", at, "tmpfs", 0, options);
 }
 
-/// A `/proc` over the one that is there.
+/// Mounts a `/proc` over the existing one.
 pub fn mount_proc(options: &str) {
     mount("proc", Path::new("/proc"), "proc", 0, options);
 }
@@ -53,7 +53,7 @@ fn mount(source: &str, at: &Path, kind: &str, flags: libc::c_ulong, options: &st
     let text = |text: &str| CString::new(text).expect("no NUL");
     let place = text(at.to_str().expect("a printable path"));
     let (source, kind, options) = (text(source), text(kind), text(options));
-    // SAFETY: all pointers are to strings that live across the call.
+    // SAFETY: all pointers are to strings that live through the call.
     let done = unsafe {
         libc::mount(source.as_ptr(), place.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast())
     };

@@ -21,7 +21,7 @@ impl PseudoTerminal {
         if unsafe { libc::openpty(&raw mut master, &raw mut slave, null, null.cast(), null.cast()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: openpty gave us both descriptors, and nobody else has them.
+        // SAFETY: openpty returned both descriptors, and nothing else has them.
         let (master, slave) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         rustix::io::fcntl_setfd(&master, rustix::io::FdFlags::CLOEXEC)?;
         rustix::io::fcntl_setfd(&slave, rustix::io::FdFlags::CLOEXEC)?;
@@ -32,8 +32,8 @@ impl PseudoTerminal {
     pub fn lead(&self, command: &mut Command) {
         let slave = self.slave.as_ref().expect("the inner end").as_raw_fd();
         let set = move || {
-            // The harness puts hosts into groups of their own, and a group's leader cannot lead a session:
-            // the standard library does that first, so go back to the parent's group for a moment.
+            // The harness puts hosts into separate groups, and a group's leader cannot lead a session. The standard
+            // library does that first, so the process goes back to the parent's group for a moment.
             // SAFETY: plain system calls on numbers, allowed between fork and exec.
             let done = unsafe {
                 libc::setpgid(0, libc::getpgid(libc::getppid())) == 0
@@ -43,11 +43,11 @@ impl PseudoTerminal {
             };
             if done { Ok(()) } else { Err(io::Error::last_os_error()) }
         };
-        // SAFETY: the closure makes async-signal-safe calls only.
+        // SAFETY: the closure makes only async-signal-safe calls.
         unsafe { command.pre_exec(set) };
     }
 
-    /// Lets the inner end go, so that only the session holds it.
+    /// Closes the inner end, so that only the session holds it.
     pub fn started(&mut self) {
         self.slave = None;
     }

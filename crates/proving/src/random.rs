@@ -2,17 +2,17 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// A fresh number below `limit`.
+/// Returns a fresh number below `limit`.
 pub fn below(limit: u64) -> u64 {
     fresh() % limit.max(1)
 }
 
-/// A word that nothing else on this machine contains.
+/// Returns a word that nothing else on this machine contains.
 pub fn word() -> String {
     format!("{:016x}", fresh())
 }
 
-/// The standard library seeds every state from the system, and no two alike.
+/// Returns a fresh number. The standard library seeds every state from the system, and no two states are equal.
 fn fresh() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -22,12 +22,12 @@ fn fresh() -> u64 {
 pub struct SeededRandom(u64);
 
 impl SeededRandom {
-    /// The sequence of this seed.
+    /// Starts the sequence of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number, below `limit`.
+    /// Returns the next number, which is below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

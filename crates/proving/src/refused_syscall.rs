@@ -1,26 +1,27 @@
-//! System calls that the kernel refuses to a host and to all that it starts, as a container's seccomp profile does.
+//! System calls that the kernel refuses to a host and to all processes that it starts, as a container's seccomp profile
+//! does.
 
 use std::io;
 
-/// A system call, the bits in its first argument that matter, and the error that it gets.
+/// A system call, the relevant bits of its first argument, and the error that it gets.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedSyscall {
-    /// Its number.
+    /// The number of the call.
     pub call: i64,
-    /// Refused only if one of these bits is set in its first argument; 0: always.
+    /// The call is refused only if one of these bits is set in its first argument. 0 means always.
     pub bits: u32,
-    /// The error.
+    /// The error that it gets.
     pub errno: i32,
 }
 
 /// Makes the kernel refuse these calls to the calling process from now on. Allocates nothing once `program` exists, so
-/// that it may be called between fork and exec.
+/// it may be called between fork and exec.
 pub fn apply(program: &[libc::sock_filter]) -> io::Result<()> {
     let filter = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(io::Error::other)?,
         filter: program.as_ptr().cast_mut(),
     };
-    // SAFETY: integers, and a program that lives through the call; the kernel copies it.
+    // SAFETY: integers, and a program that lives through the call. The kernel copies it.
     let applied = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
@@ -28,7 +29,7 @@ pub fn apply(program: &[libc::sock_filter]) -> io::Result<()> {
     if applied { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The filter for these refusals; everything else is allowed.
+/// Returns the filter for these refusals, which allows everything else.
 pub fn program(refused: &[RefusedSyscall]) -> Vec<libc::sock_filter> {
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;

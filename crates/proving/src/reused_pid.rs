@@ -1,4 +1,4 @@
-//! A bystander with a chosen pid: what PID reuse looks like to custody.
+//! A bystander with a chosen pid: how PID reuse looks to custody.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -32,9 +32,9 @@ pub struct ReusedPid {
 }
 
 impl ReusedPid {
-    /// Why numbers cannot be chosen here; `None` if they can.
+    /// Returns why pids cannot be chosen here, or `None` if they can.
     pub fn refusal() -> Option<String> {
-        // The number of this process is taken, which is found out only by who may choose one.
+        // The pid of this process is taken. The kernel reports that only to a process that may choose pids.
         match Self::start(std::process::id().cast_signed()) {
             Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
                 Some(format!("the number of a process cannot be chosen ({error})"))
@@ -43,8 +43,8 @@ impl ReusedPid {
         }
     }
 
-    /// Starts one with exactly this number, leading a session and a group of the same number, as an
-    /// unlucky daemon would. `None`: the number is taken.
+    /// Starts a process with exactly this pid, as the leader of a session and a group of the same number, like an
+    /// unlucky daemon. Returns `None` if the pid is taken.
     pub fn with_pid(pid: i32) -> Option<Self> {
         match Self::start(pid) {
             Ok(reused_pid) => Some(reused_pid),
@@ -64,13 +64,13 @@ impl ReusedPid {
             set_tid_size: 1,
             ..CloneWithPid::default()
         };
-        // SAFETY: without CLONE_VM this is a fork; the child makes plain system calls only and never
-        // returns into Rust code that could allocate or take a lock.
+        // SAFETY: without CLONE_VM this is a fork. The child makes only plain system calls and never returns into Rust
+        // code that could allocate or take a lock.
         unsafe {
             match libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneWithPid>()) {
                 0 => {
                     libc::setsid();
-                    // It has nothing of the test: neither its pipes nor the tag.
+                    // It keeps nothing of the test: neither its pipes nor the tag.
                     libc::close_range(0, u32::MAX, 0);
                     let death = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                     loop {
@@ -86,12 +86,12 @@ impl ReusedPid {
         }
     }
 
-    /// Its number.
+    /// Returns the pid.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Whether nobody has ended it.
+    /// Reports whether the process has not been ended.
     pub fn is_alive(&self) -> bool {
         !Deadline::after(std::time::Duration::from_millis(1))
             .readable(&mut [PollFd::new(&self.pidfd, READABLE)])
@@ -102,7 +102,7 @@ impl Drop for ReusedPid {
     fn drop(&mut self) {
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
         let mut status = 0;
-        // SAFETY: a child of ours that nobody else waits for.
+        // SAFETY: it is our own child, and only this call waits for it.
         unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
     }
 }

@@ -1,4 +1,4 @@
-//! A fault at a step of a spawn, and the proof that it happened: a fault that never happens proves nothing.
+//! A fault at a step of a spawn, and the proof that it happened. A fault that never happens proves nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,22 @@ pub struct SpawnFault {
 }
 
 impl SpawnFault {
-    /// A fault at this step of the `nth` spawn, or of the `nth` shim for steps that prepare one. The note goes to `dir`.
+    /// Plans a fault at this step of the `nth` spawn, or of the `nth` shim for steps that prepare one. The note is
+    /// written to `dir`.
     pub fn at(step: &str, nth: u64, action: &str, dir: &Path) -> Self {
         let note = dir.join("fired");
-        // Of the round before.
+        // Left from the previous round.
         let _ = fs::remove_file(&note);
         let plan = format!("{step}@{nth}={action};note={}", note.display());
         Self { step: step.to_owned(), plan, note }
     }
 
-    /// The options of a host that meets the fault.
+    /// Returns the options of a host that meets the fault.
     pub fn options(&self) -> OpenAs {
         OpenAs { failpoints: Some(self.plan.clone()), ..OpenAs::default() }
     }
 
-    /// Fails unless the fault has happened, or happens in time.
+    /// Fails unless the fault has happened or happens in time.
     pub fn must_have_come(&self) {
         recheck(Deadline::patient(), &format!("the fault {}", self.plan), || {
             let note = fs::read_to_string(&self.note).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! The tag: a file that every hostile process keeps mapped, so that a test finds the process without custody.
 //!
-//! A mapping survives fork, setsid, an empty environment, closed descriptors and changed credentials; a
-//! program that executes itself again carries an open descriptor across. Two questions can be put to it:
-//! *who* holds it (`/proc/*/maps`, see [`crate::census`]), and, free of races, whether *anybody* does: the
-//! kernel grants a write lease only if nobody else has the file open or mapped. The end of the last
-//! mapping closes the file, and inotify tells us, so nothing is polled.
+//! A mapping survives fork, setsid, an empty environment, closed descriptors and changed credentials. A program that
+//! executes itself again passes on an open descriptor. The tag answers two questions: *which* processes hold it
+//! (`/proc/*/maps`, see [`crate::census`]), and, free of races, whether *any* process does. The kernel grants a write
+//! lease only if no other process has the file open or mapped. The end of the last mapping closes the file, and inotify
+//! reports it, so nothing is polled.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,7 +20,7 @@ use crate::Deadline;
 use crate::deadline::READABLE;
 
 const PAGE: usize = 4096;
-/// Chooses the signal that announces a broken lease; the libc crate has no name for it on this target.
+/// Chooses the signal that announces a broken lease. The libc crate has no name for it on this target.
 const F_SETSIG: libc::c_int = 10;
 
 /// The test's side of a tag.
@@ -32,7 +32,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Makes the file `name` in `dir`; the name has to be unique on this machine.
+    /// Creates the file `name` in `dir`. The name must be unique on this machine.
     pub fn create(dir: &Path, name: &str) -> io::Result<Self> {
         let path = dir.join(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&path)?;
@@ -42,20 +42,20 @@ impl Tag {
         Ok(Self { path, file, watch })
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether no process has the file open or mapped.
+    /// Reports whether no process has the file open or mapped.
     pub fn is_free(&self) -> bool {
-        // A lease that is broken is announced by SIGIO, which would end us; SIGURG is ignored by default. To give
-        // a lease back forgets the choice, so it is made anew for each.
-        // SAFETY: fcntl on a descriptor we own, with an integer argument.
+        // A broken lease is announced by SIGIO, which would end this process. SIGURG is ignored by default. Releasing a
+        // lease discards the choice, so it is set for each lease.
+        // SAFETY: fcntl on a descriptor that we own, with an integer argument.
         let chosen = unsafe { libc::fcntl(self.file.as_raw_fd(), F_SETSIG, libc::SIGURG) };
         assert_eq!(chosen, 0, "choose the lease's signal: {}", io::Error::last_os_error());
         let lease = |kind: i32| {
-            // SAFETY: fcntl on a descriptor we own, with an integer argument.
+            // SAFETY: fcntl on a descriptor that we own, with an integer argument.
             unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLEASE, kind) }
         };
         if lease(libc::F_WRLCK) == 0 {
@@ -67,10 +67,10 @@ impl Tag {
         false
     }
 
-    /// Waits until nobody holds it. False: the deadline came first.
+    /// Waits until no process holds the tag. Returns `false` if the deadline came first.
     pub fn is_free_before(&self, deadline: Deadline) -> bool {
         loop {
-            // Emptied before the question, so that a close after it wakes us.
+            // Emptied before the question, so that a later close wakes this thread.
             let mut events = [0_u8; 4096];
             while rustix::io::read(&self.watch, &mut events).is_ok_and(|count| count > 0) {}
             if self.is_free() {
@@ -82,13 +82,13 @@ impl Tag {
         }
     }
 
-    /// Tells holders that fork faster than they can be killed to exit.
+    /// Tells holders to exit that fork faster than they can be killed.
     pub fn halt(&self) {
         self.file.write_all_at(&[1], 0).expect("write to the tag");
     }
 }
 
-/// A hostile process's side: mapped until the process ends.
+/// A hostile process's side of a tag, mapped until the process ends.
 #[derive(Debug)]
 pub struct TagMapping {
     page: *const AtomicU8,
@@ -96,7 +96,7 @@ pub struct TagMapping {
 }
 
 impl TagMapping {
-    /// Maps the tag. The descriptor stays open until [`TagMapping::close`], so that an exec can pass it on.
+    /// Maps the tag. The descriptor stays open until [`TagMapping::close`], so an exec can pass it on.
     pub fn put_on(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC).open(path)?;
         let fd = std::os::fd::IntoRawFd::into_raw_fd(file);
@@ -109,7 +109,7 @@ impl TagMapping {
     }
 
     fn map(fd: RawFd) -> io::Result<Self> {
-        // SAFETY: a fresh shared read-only mapping of a file of one page; nothing is overwritten.
+        // SAFETY: a fresh shared read-only mapping of a file of one page. Nothing is overwritten.
         let page =
             unsafe { libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
         if page == libc::MAP_FAILED {
@@ -118,20 +118,20 @@ impl TagMapping {
         Ok(Self { page: page.cast(), fd })
     }
 
-    /// Whether the test asks the process to exit.
+    /// Reports whether the test asks the process to exit.
     pub fn halted(&self) -> bool {
         // SAFETY: the page stays mapped and readable as long as the process lives.
         unsafe { &*self.page }.load(Ordering::Relaxed) != 0
     }
 
-    /// The descriptor, for an exec.
+    /// Returns the descriptor, for an exec.
     pub fn fd(&self) -> RawFd {
         self.fd
     }
 
-    /// Closes the descriptor; the mapping stays.
+    /// Closes the descriptor. The mapping stays.
     pub fn close(&self) {
-        // SAFETY: the descriptor came from `open` or was passed to us, and is used nowhere afterwards.
+        // SAFETY: the descriptor came from `open` or was passed to us, and is not used afterwards.
         drop(unsafe { OwnedFd::from_raw_fd(self.fd) });
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::unproven;
 
-/// A tier as the grid tests it: `auto` and `shim` differ in the cgroup behind them.
+/// A tier as the grid tests it. `auto` and `shim` differ in whether they have a cgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GridTier {
     /// A PID namespace per worker.
     Namespace,
-    /// Shims, with `cgroup.kill` behind them where this machine allows it.
+    /// Shims, with `cgroup.kill` if this machine allows it.
     Auto,
     /// Shims alone.
     Shim,
@@ -16,10 +16,10 @@ pub enum GridTier {
 }
 
 impl GridTier {
-    /// All of them, in the order of the table's columns.
+    /// All tiers, in the order of the table's columns.
     pub const ALL: [Self; 4] = [Self::Namespace, Self::Auto, Self::Shim, Self::Group];
 
-    /// As the host program spells it.
+    /// Returns the name that the host program uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Namespace => "namespace",
@@ -29,7 +29,7 @@ impl GridTier {
         }
     }
 
-    /// Why this machine cannot provide the tier, found out without custody.
+    /// Returns why this machine cannot provide the tier. The check does not use custody.
     pub fn refusal(self, user: Option<u32>) -> Option<String> {
         match self {
             Self::Namespace => unproven::namespace_refusal(user),
@@ -38,7 +38,7 @@ impl GridTier {
         }
     }
 
-    /// Its column.
+    /// Returns the index of the column.
     pub fn column(self) -> usize {
         self as usize
     }

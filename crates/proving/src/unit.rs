@@ -1,4 +1,4 @@
-//! Measured values, as a person reads them.
+//! Measured values, formatted for people.
 
 /// The unit of a measured value.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The value with its unit.
+    /// Formats the value with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Seconds if value < 10e-6 => format!("{:.2} µs", value * 1e6),

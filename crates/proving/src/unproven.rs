@@ -1,7 +1,7 @@
-//! What cannot be proven on this machine: said aloud, and repeated by `./test` at its end.
+//! What cannot be proven on this machine. Tests print it, and `./test` repeats it at its end.
 //!
-//! Owns how that is said, and whether there are PID namespaces at all. Knows nothing of custody, whose own word for it
-//! would be no proof; the tests of the other crates include this file.
+//! Owns how that is reported, and the check for PID namespaces. Knows nothing of custody, because custody's own
+//! statement would be no proof. The tests of the other crates include this file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -11,14 +11,14 @@ use std::process::{Command, Stdio};
 /// The variable that names the file in which `./test` collects what was left out.
 const LIST: &str = "SNAKEPIT_LEFT_OUT";
 
-/// Says that something could not be proven on this machine; a silent pass would be a lie.
+/// Reports that something could not be proven on this machine. To pass silently would be misleading.
 pub fn unproven(why: &str) {
     eprintln!("NOT PROVEN HERE: {why}");
     let Some(list) = std::env::var_os(LIST) else { return };
     let thread = std::thread::current();
     let named = std::env::var("NEXTEST_TEST_NAME").ok();
     let test = named.as_deref().or(thread.name()).unwrap_or("a test");
-    // One write, so that the lines of tests that run at the same time do not mix.
+    // A single write keeps the lines of concurrent tests apart.
     let line = format!("{why}\t{test}\n");
     let written = OpenOptions::new().append(true).create(true).open(&list);
     written.and_then(|mut file| file.write_all(line.as_bytes())).unwrap_or_else(|error| {
@@ -26,8 +26,8 @@ pub fn unproven(why: &str) {
     });
 }
 
-/// Why a user cannot have a PID namespace with a `/proc` of its own here; `None` if that is possible, as root or in a user
-/// namespace.
+/// Returns why a user cannot have a PID namespace with its own `/proc` here. Returns `None` if that is possible, as
+/// root or in a user namespace.
 pub fn namespace_refusal(user: Option<u32>) -> Option<String> {
     const PID: [&str; 3] = ["--pid", "--fork", "--mount-proc"];
     let refused = unshare_refusal(user, &PID)?;
@@ -35,7 +35,7 @@ pub fn namespace_refusal(user: Option<u32>) -> Option<String> {
     Some(format!("the namespace tier ({refused})"))
 }
 
-/// Why the system's own tool cannot give a user the namespaces that these options ask for; `None` if it can.
+/// Returns why the system's own tool cannot give a user the namespaces that these options request, or `None` if it can.
 pub fn unshare_refusal(user: Option<u32>, options: &[&str]) -> Option<String> {
     let mut unshare = Command::new("unshare");
     unshare.args(options).arg("true").stdin(Stdio::null()).current_dir("/");

@@ -1,16 +1,16 @@
-//! The public API of every published crate is the one that `docs/api` lists, so that no change to it goes unseen.
+//! The public API of every published crate is the one that `docs/api` lists, so every change to it is visible.
 //!
-//! The facade's list names what it re-exports; the list of the crate below says what that is.
+//! The facade's list names what it re-exports. The list of the crate below describes the item.
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use snakepit_proving::unproven;
 
-/// Set, the lists are written instead of compared.
+/// If this variable is set, the test writes the lists instead of comparing them.
 const UPDATE: &str = "SNAKEPIT_UPDATE_API";
 
-/// Not published, or a program.
+/// Crates that are not published, or are programs.
 const WITHOUT_API: [&str; 3] = ["snakepit-bench", "snakepit-cli", "snakepit-proving"];
 
 #[test]
@@ -38,11 +38,12 @@ fn the_public_api_is_the_one_that_is_listed() {
     );
 }
 
-/// Makes the documentation as JSON, in a target directory of its own. Unstable, but a variable lets the stable compiler do it.
+/// Generates the documentation as JSON in a separate target directory. The format is unstable, but a variable lets the
+/// stable compiler generate it.
 fn document(workspace: &Path) -> PathBuf {
     let target = workspace.join("target/api");
     let documentation = target.join("doc");
-    // A crate that is no more must not be compared.
+    // A crate that no longer exists must not be compared.
     let _ = fs::remove_dir_all(&documentation);
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["doc", "--workspace", "--lib", "--no-deps", "--all-features", "--locked", "--quiet"]);
@@ -61,7 +62,7 @@ fn document(workspace: &Path) -> PathBuf {
     documentation
 }
 
-/// The lines that one crate's list has too many or too few. Writes the list instead, if that is asked for.
+/// Returns the lines that are missing in one crate's list or should not be in it. Writes the list instead if requested.
 fn compare(json: &Path, listed: &Path) -> Option<String> {
     let name = json.file_stem()?.to_str()?.replace('_', "-");
     let api = public_api::Builder::from_rustdoc_json(json)

@@ -1,4 +1,4 @@
-//! Runs an engine from start to stop in a process of its own, and checks what it prints on its host's streams.
+//! Runs an engine from start to stop in a separate process, and checks what it prints on its host's streams.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -22,7 +22,7 @@ impl QuietRun {
         Self::started_by(Command::new(env!("CARGO_BIN_EXE_proving-life")), mode)
     }
 
-    /// Its standard error is whatever the shell makes of it.
+    /// Starts a life whose standard error is redirected by the shell.
     fn in_shell(mode: &str, redirection: &str) -> Self {
         let mut shell = Command::new("sh");
         let script = format!("exec \"$0\" \"$@\" {redirection}");
@@ -49,7 +49,7 @@ impl QuietRun {
         File::create(self.path(name)).expect("a file")
     }
 
-    /// Lives it to its end, which must be a good one.
+    /// Runs the life to its end, which must be a success.
     fn live(&mut self) {
         let mut child = self.command.spawn().expect("started");
         let process = ObservedProcess::of(child.id() as i32);
@@ -134,7 +134,7 @@ fn a_standard_error_that_nobody_reads_holds_up_nothing() {
         let mut said = Vec::new();
         reader.read_to_end(&mut said).expect("what fitted into the pipe");
         assert_eq!(said.is_empty(), mode == "library");
-        // The pipe was full: of its 64 KiB, the end of each page is lost to a line that does not fit there.
+        // The pipe was full. Of its 64 KiB, the end of each page is unused if the next line does not fit there.
         assert!(mode == "library" || said.len() > 48 * 1024, "{} bytes", said.len());
     }
 }

@@ -1,7 +1,7 @@
-//! How much memory a worker's bytes can cost its host while they are decoded.
+//! How much memory a worker's bytes can cost its host during decoding.
 //!
-//! The bound is a multiple of the bytes that came, since every entry of a list becomes a value in memory; what a header
-//! merely announces costs nothing. The counting allocator needs a test program of its own.
+//! The bound is a multiple of the received bytes, because every entry of a list becomes a value in memory. What a
+//! header merely announces costs nothing. The counting allocator needs a separate test program.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,24 +19,24 @@ thread_local! {
 }
 
 fn count(change: isize) {
-    // A thread that ends has no counters any more, and nobody asks for them.
+    // A thread that ends has no counters any more, and they are no longer read.
     let _ = NOW.try_with(|now| {
         now.set(now.get() + change);
         PEAK.with(|peak| peak.set(peak.get().max(now.get())));
     });
 }
 
-// SAFETY: hands every call on to the system's allocator unchanged; counting allocates nothing.
+// SAFETY: passes every call on to the system's allocator unchanged. Counting allocates nothing.
 unsafe impl GlobalAlloc for PeakAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for PeakAllocator {
 #[global_allocator]
 static ALLOCATOR: PeakAllocator = PeakAllocator;
 
-/// The most memory that was taken at one time while `work` ran.
+/// Returns the maximum memory that was allocated at one time while `work` ran.
 fn peak<T>(work: impl FnOnce() -> T) -> usize {
     let before = NOW.get();
     PEAK.set(before);
@@ -52,8 +52,8 @@ fn peak<T>(work: impl FnOnce() -> T) -> usize {
     (PEAK.get() - before).max(0) as usize
 }
 
-/// A list of one-byte values grows by doubling, and the old half is copied: three times the size of a `Value` per byte.
-/// The constant is the first room of each of the 128 levels.
+/// Returns the bound. A list of one-byte values grows by doubling and copies the old half: three times the size of a
+/// `Value` per byte. The constant is the initial capacity of each of the 128 levels.
 fn bound(bytes: usize) -> usize {
     bytes * 3 * size_of::<Value>() + 64 * 1024 * 128
 }
@@ -99,7 +99,7 @@ fn a_list_of_a_million_nils_costs_what_it_holds() {
     bytes.resize(1_000_005, 0xc0);
     let cost = cost(&bytes, false);
     assert!(cost < bound(bytes.len()), "{cost}");
-    // The measure itself works.
+    // The measurement itself works.
     assert!(cost > 1_000_000 * size_of::<Value>());
 }
 

@@ -1,4 +1,4 @@
-//! An adapter of one's own, with nothing but the public API: workers that read calls and write answers as lines of JSON.
+//! A custom adapter that uses only the public API. Its workers read calls and write answers as lines of JSON.
 //!
 //! `cargo run -p snakepit --example adapter`
 
@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 
-/// Any program: its first line says that it is ready, then it answers each line with a line.
+/// Any program: its first line says that it is ready, and then it answers each line with a line.
 const PROGRAM: &str = r#"
 import json, sys
 print(json.dumps({"commands": ["add"]}), flush=True)
@@ -35,7 +35,8 @@ impl Adapter for JsonLines {
             let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(system)?;
             ours.set_nonblocking(true).map_err(system)?;
             let mut socket = BufReader::new(UnixStream::from_std(ours).map_err(system)?);
-            // What a worker prints is captured as log lines, so the shell gives it the socket in place of both.
+            // The output of a worker is captured as log lines, so the shell gives it the socket as standard input and
+            // output.
             let words = ["-c", "exec \"$@\" <&3 >&3 3>&-", "sh", "python3", "-c", PROGRAM];
             let process = spawner.spawn(Command::new("sh").args(words).fd(theirs, 3)).await?;
             let mut ready = String::new();
@@ -78,7 +79,7 @@ impl Handle for Lines {
 
     fn execute(self: Arc<Self>, call: Call) {
         tokio::spawn(async move {
-            // A call that is dropped without an answer fails with the end of its worker.
+            // A call that is dropped without an answer fails when its worker ends.
             if let Ok(outcome) = self.ask(&call).await {
                 call.finish(outcome);
             }

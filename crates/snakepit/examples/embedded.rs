@@ -1,4 +1,4 @@
-//! A script inside a program that has an engine already: it uses that engine, and leaves it running.
+//! A script inside a program that already has an engine: it uses that engine, and leaves it running.
 //!
 //! `cargo run -p snakepit --example embedded`
 
@@ -19,17 +19,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Nobody may be left to read it, which is no reason to panic as `println!` does.
+/// Prints a line. Unlike `println!`, does not panic if the output has no reader any more.
 fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Does not know who started the engine, and does not need to.
+/// Does not know which code started the engine, and does not need to.
 async fn library(a: i64, b: i64) -> Result<i64, ScriptError<CallError>> {
     snakepit::script(Snakepit::builder()).run(async |pit| pit.call("add", args! { a: a, b: b }).await).await
 }
 
-/// Has a pool of its own, which ends with the script; the program's is not touched.
+/// Has a pool of its own, which ends with the script. The pool of the program is not affected.
 async fn library_with_pool(worker: &str, a: i64, b: i64) -> Result<i64, ScriptError<CallError>> {
     let pool = python(worker).name("own").workers(1);
     snakepit::script(pool).run(async |pit| pit.call("add", args! { a: a, b: b }).await).await

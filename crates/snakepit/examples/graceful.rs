@@ -1,5 +1,5 @@
-//! A service: it works until SIGTERM or Ctrl-C, finishes what is under way, and exits with 0. A second signal ends it at
-//! once, with 128 + n.
+//! A service: it works until SIGTERM or Ctrl-C, finishes what is under way, and exits with 0. A second signal ends it
+//! at once, with 128 + n.
 //!
 //! `cargo run -p snakepit --example graceful`
 
@@ -13,7 +13,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
     let pit = Snakepit::builder().pool(python(worker).workers(2)).start().await?;
 
-    // From here on signals are answered: before anybody is told that there is somebody to send them to.
+    // Signals are handled from here on, before the service announces itself.
     ShutdownCoordinator::install()?;
     let worker = tokio::spawn(work(pit.clone()));
     say(&format!("process {} works; end it with SIGTERM or Ctrl-C", std::process::id()));
@@ -25,12 +25,12 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     Ok(ExitCode::from(status))
 }
 
-/// Nobody may be left to read it, which is no reason to panic as `println!` does.
+/// Prints a line. Unlike `println!`, does not panic if the output has no reader any more.
 fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// One nap after the other, until no more are taken.
+/// Takes one nap after another, until the engine takes no more calls.
 async fn work(pit: Snakepit) -> Result<u32, CallError> {
     let mut naps = 0;
     loop {

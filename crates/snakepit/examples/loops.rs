@@ -1,5 +1,5 @@
-//! A pool behind a durable mailbox: it works until SIGTERM or Ctrl-C, finishes what is in flight, gives the rest back, and
-//! exits with 0. A second signal cancels what is in flight, gives that back, too, and exits with 128 + n.
+//! A pool behind a durable mailbox: it works until SIGTERM or Ctrl-C, finishes what is in flight, gives the rest back,
+//! and exits with 0. A second signal cancels what is in flight, gives that back, too, and exits with 128 + n.
 //!
 //! `cargo run -p snakepit --features sqlite,loops --example loops -- mail.db`, and in another shell
 //! `snakepit mailbox send sqlite:mail.db#requests '{"seconds": 1}'`.
@@ -20,7 +20,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let pit = Snakepit::builder().pool(python(worker).workers(2)).start().await?;
 
     let requests = Arc::new(SqliteMailbox::open_named(&path, "requests")?);
-    // The mailbox that replies go to is in the same file.
+    // The mailbox for the replies is in the same file.
     let _replies = SqliteMailbox::open_named(&path, "replies")?;
     let naps = PoolLoop::new(&pit, requests, &PoolLoopOptions::new("nap"))?;
     let group = LoopGroup::new("service").with(Arc::new(naps)).watchdog(Watchdog::new());
@@ -36,7 +36,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     Ok(ExitCode::from(end.status))
 }
 
-/// Nobody may be left to read it, which is no reason to panic as `println!` does.
+/// Prints a line. Unlike `println!`, does not panic if the output has no reader any more.
 fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

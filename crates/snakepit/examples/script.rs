@@ -1,4 +1,5 @@
-//! A script: an engine around one function, and every way to end. Each row of the tables in docs/lifecycle.md can be run:
+//! A script: an engine around one function, and every way to end. You can run each row of the tables in
+//! docs/lifecycle.md:
 //!
 //! `cargo run -p snakepit --example script -- --exit-mode stop --fail --events /dev/stderr; echo $?`
 
@@ -13,14 +14,14 @@ use snakepit::{Builder, CallError, Script, ScriptError, Snakepit, args, python, 
 const USAGE: &str = "usage: script [--exit-mode none|halt|stop|auto] [--halt true|false] \
     [--stop-mode if_started|always|never] [--embedded] [--until-the-end] [--call] [--fail] [--panic] [--no-halt] [--events FILE] [--log] [--sleep DURATION]";
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Default)]
 struct Options {
     exit_mode: Option<String>,
     halt: Option<bool>,
     stop_mode: Option<String>,
     embedded: bool,
-    /// Goes on only when a signal, or somebody else, ends the engine.
+    /// Waits until a signal, or other code, ends the engine.
     until_the_end: bool,
     /// Makes one more call after that.
     call: bool,
@@ -29,7 +30,7 @@ struct Options {
     sleep: Duration,
 }
 
-/// Why its function fails.
+/// Why the function fails.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("it was told to fail")]
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
         Err(error) => return complain(&error),
     };
     runtime.block_on(async {
-        // The engine of a host that a script is embedded in.
+        // The engine of a host in which a script is embedded.
         let host = if options.embedded {
             match engine().start_global().await {
                 Ok(host) => Some(host),
@@ -82,7 +83,7 @@ fn engine() -> Builder {
     Snakepit::builder().pool(python(worker).workers(1))
 }
 
-/// The script that the options describe. Embedded, it uses the engine of its host.
+/// Returns the script that the options describe. An embedded script uses the engine of its host.
 fn describe(options: &Options) -> Script {
     let engine = if options.embedded { Snakepit::builder() } else { engine() };
     let mut script = snakepit::script(engine).stop_mode(StopMode::IfStarted);
@@ -102,7 +103,7 @@ fn describe(options: &Options) -> Script {
 
 async fn work(options: &Options, pit: Snakepit) -> Result<(), Failure> {
     let greeting: String = pit.call("greet", args! { name: "World" }).await?;
-    // Nobody may be left to read it.
+    // The output may have no reader any more.
     let _ = writeln!(io::stdout(), "{greeting}");
     tokio::time::sleep(options.sleep).await;
     if options.until_the_end {
@@ -139,7 +140,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> 
             "--log" => write_log(),
             "--fail" => options.fail = true,
             "--panic" => options.panic = true,
-            // The library looks for this one by itself.
+            // The library looks for this argument itself.
             "--no-halt" => {}
             "--events" => write_events(&value()?)?,
             "--sleep" => options.sleep = duration(&value()?)?,
@@ -149,7 +150,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> 
     Ok(options)
 }
 
-/// One line of JSON for each event of the lifecycle. Written where it happens: nothing may be left to do at the exit.
+/// Writes one line of JSON for each event of the lifecycle. Written at once, so that nothing is left to do at the exit.
 fn write_events(path: &str) -> Result<(), String> {
     let file = File::options().create(true).append(true).open(path);
     let file = file.map_err(|error| format!("cannot write events to {path}: {error}"))?;
@@ -163,13 +164,13 @@ fn write_events(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What the library tells through `tracing`, on standard error.
+/// Writes the library's `tracing` output to standard error.
 fn write_log() {
     let subscriber = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false);
     let _ = tracing::subscriber::set_global_default(subscriber.finish());
 }
 
-/// `2`, `2s`, `500ms` or `1m`.
+/// Parses `2`, `2s`, `500ms` or `1m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
     let factor = match &text[unit..] {

@@ -1,4 +1,5 @@
-//! Calls a worker of a stranger, `examples/grpc/stranger.py`: `STRANGER=venv/bin/python cargo run --features grpc --example stranger`.
+//! Calls `examples/grpc/stranger.py`, a worker without the SDK:
+//! `STRANGER=venv/bin/python cargo run -p snakepit --features grpc --example stranger`
 
 use snakepit::adapter::GrpcWorker;
 use snakepit::{Snakepit, args, grpc};

@@ -1,8 +1,9 @@
 //! A pool behind a durable mailbox is killed in the middle of its work, and nothing is lost.
 //!
-//! `cargo run -p snakepit --features loops,sqlite --example survives` sends messages to a mailbox in a file, starts a service for
-//! them (this program once more), kills it with SIGKILL while it is busy, and starts another. In the end every message has been
-//! answered, and none twice: a reply and the end of what it answers are one step of the file.
+//! `cargo run -p snakepit --features loops,sqlite --example survives` sends messages to a mailbox in a file and starts
+//! a service for them (this program again). It kills the service with SIGKILL while it is busy, and starts another one.
+//! In the end every message has been answered exactly once, because a reply and the completion of its request are one
+//! transaction of the file.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,9 +24,9 @@ use snakepit::{Snakepit, python};
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 const MESSAGES: usize = 1_000;
-/// The service is killed once so many are answered.
+/// The service is killed once so many messages are answered.
 const ENOUGH: usize = 200;
-/// What a killed service held is delivered again after this time; a living one extends it.
+/// What a killed service held is delivered again after this time. A living service extends it.
 const LEASE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -37,7 +38,7 @@ async fn main() -> Outcome<ExitCode> {
     }
 }
 
-/// The service: greets whom the messages name, and replies.
+/// The service: greets the people whom the messages name, and replies.
 async fn serve(file: &str) -> Outcome<ExitCode> {
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
     let pit = Snakepit::builder().pool(python(worker).workers(2)).start().await?;
@@ -50,7 +51,7 @@ async fn serve(file: &str) -> Outcome<ExitCode> {
     Ok(ExitCode::from(end.status))
 }
 
-/// Everybody else: sends, kills, starts again, and counts.
+/// The rest: sends, kills, starts again, and counts.
 async fn watch() -> Outcome<ExitCode> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("mail.db");
@@ -86,7 +87,7 @@ async fn watch() -> Outcome<ExitCode> {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Takes answers until there are so many different ones; notes how often each has come.
+/// Receives answers until there are so many different ones, and counts how often each has come.
 async fn collect(replies: &SqliteMailbox, answers: &mut BTreeMap<String, u32>, enough: usize) -> Outcome<()> {
     let deadline = Instant::now() + PATIENCE;
     while answers.len() < enough {
@@ -102,7 +103,7 @@ async fn collect(replies: &SqliteMailbox, answers: &mut BTreeMap<String, u32>, e
     Ok(())
 }
 
-/// Ends it as a service manager does.
+/// Ends the service like a service manager.
 fn end(service: &mut Child) -> Outcome<()> {
     let pid = Pid::from_raw(service.id().try_into()?).ok_or("no process")?;
     kill_process(pid, Signal::TERM)?;

@@ -1,6 +1,7 @@
-//! Adapters: how one kind of worker is started, spoken to and ended.
+//! Adapters: how one kind of worker is started, called and ended.
 //!
-//! The engine knows nothing of protocols; it knows the trait [`Adapter`]. A new adapter is a page of code: see `examples/adapter.rs`.
+//! The engine knows no protocols; it knows the trait [`Adapter`]. A new adapter is a page of code: see
+//! `examples/adapter.rs`.
 
 pub use snakepit_adapters::Program;
 #[cfg(feature = "announce")]

@@ -1,4 +1,4 @@
-//! Calls: how they are asked for, what they answer, and what is known of one that failed.
+//! Calls: their options, their answers, and the errors of those that fail.
 
 pub use snakepit_core::call::{
     Autopsy, Batching, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, Portion, RemoteError,

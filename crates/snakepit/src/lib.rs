@@ -9,8 +9,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! This crate is the one to depend on. It has the names that users need of the crates below it, one module for each topic, and
-//! engines from a [file](Config).
+//! Depend on this crate alone. It re-exports what users need from the crates below it, one module for each topic, and
+//! it builds engines from a [file](Config).
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

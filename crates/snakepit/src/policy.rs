@@ -1,4 +1,4 @@
-//! The decisions of supervision: when a worker is started again, a call is tried again, a command is refused, a pool grows.
+//! The policies of supervision: when to restart a worker, retry a call, refuse a command, or grow a pool.
 
 pub use snakepit_core::{
     Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,

@@ -1,4 +1,4 @@
-//! Pools: what one does with its workers, and what it tells about itself.
+//! Pools: how to describe them, operate their workers, and read their status.
 
 pub use snakepit_core::{
     Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, LostSessions, Outcomes,

@@ -1,4 +1,4 @@
-//! What happens in an engine: one [catalog](CATALOG) of events, delivered in three ways.
+//! The events of an engine: one [catalog](CATALOG), delivered in three ways.
 //!
 //! - as `tracing` events of the target `snakepit`, with a constant message and typed fields, and a span for each call;
 //! - as `metrics` counters, gauges and histograms, with the feature of that name;

@@ -1,4 +1,5 @@
-//! The list of events. `docs/telemetry.md` has the same list: a test compares both, and `SNAKEPIT_BLESS=1` writes the page anew.
+//! The list of events. `docs/telemetry.md` has the same list. A test compares them, and `SNAKEPIT_BLESS=1` rewrites the
+//! page.
 
 use std::sync::Arc;
 use std::time::Duration;

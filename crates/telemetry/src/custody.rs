@@ -1,4 +1,4 @@
-//! Events of custody, which is below this crate and knows no catalog: the one place where they become events of the catalog.
+//! Converts events of custody, which is below this crate and does not know the catalog, to events of the catalog.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::{Event, Level, emit_with};
 use snakepit_custody::{CustodyEvent, ExitStatus, Pid, RunId, WorkerId, listen};
 
-/// Delivers the events of all runs of this process, from now on.
+/// Starts to deliver the events of all runs of this process.
 pub fn hear_custody() {
-    // `false` means that it was done before.
+    // `false` means that this was done before.
     let _ = listen(tell);
 }
 
 fn tell(run: RunId, event: &CustodyEvent) {
-    // Every listener gets warnings, so this asks for any listener. The event knows its own level.
+    // Every listener gets warnings, so this asks for any listener. The event itself has the right level.
     emit_with(Level::Warn, || event_of(text(&run), event));
 }
 
@@ -21,7 +21,7 @@ fn text(shown: &(impl Display + ?Sized)) -> Arc<str> {
     shown.to_string().into()
 }
 
-/// The exit code or the signal that ended a process, as fields of an event have them.
+/// Returns the exit code or the signal that ended a process, as fields of an event contain them.
 pub fn code_and_signal(status: ExitStatus) -> (Option<i32>, Option<i32>) {
     match status {
         ExitStatus::Code(code) => (Some(code), None),
@@ -30,12 +30,12 @@ pub fn code_and_signal(status: ExitStatus) -> (Option<i32>, Option<i32>) {
     }
 }
 
-/// A process id as a field of an event has it.
+/// Returns a process id as a field of an event contains it.
 pub fn pid_number(pid: Pid) -> u32 {
     pid.as_raw().unsigned_abs()
 }
 
-/// The scope of a barrier.
+/// Returns the scope of a cleanup.
 fn scope_of(worker: Option<&WorkerId>) -> &'static str {
     if worker.is_some() { "worker" } else { "run" }
 }

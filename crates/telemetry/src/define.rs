@@ -1,7 +1,7 @@
-//! The macro that turns the list of events into an enum, its names, levels and fields, its delivery to `tracing`, and the
-//! table of the documentation.
+//! The macro that turns the list of events into an enum with names, levels and fields, its delivery to `tracing`, and
+//! the table of the documentation.
 //!
-//! One entry is one event:
+//! An entry defines one event:
 //!
 //! ```text
 //! Name = "snakepit.what.happened", Debug, "When it happens." {
@@ -9,22 +9,22 @@
 //! }
 //! ```
 //!
-//! `Debug (Warn if *killed > 0)` is a warning if the condition on its fields holds.
+//! `Debug (Warn if *killed > 0)` makes the event a warning if the condition on its fields is true.
 
-/// How urgent an event of the catalog is.
+/// The urgency of an event of the catalog.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Level {
-    /// Needs attention.
+    /// An operator should look at the event.
     Warn = 1,
-    /// Engines, pools and workers come and go.
+    /// An engine, a pool or a worker starts, changes or ends.
     Info = 2,
-    /// Happens all the time, mostly to single calls, whose callers get the error anyway.
+    /// The event happens all the time, mostly to single calls, whose callers get the error anyway.
     Debug = 3,
 }
 
 impl Level {
-    /// Its name.
+    /// Returns the name of the level.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Warn => "warn",
@@ -33,7 +33,7 @@ impl Level {
         }
     }
 
-    /// The filter of `tracing` that admits it.
+    /// Returns the filter of `tracing` that admits the level.
     pub(crate) fn filter(self) -> tracing::level_filters::LevelFilter {
         use tracing::level_filters::LevelFilter;
         match self {
@@ -48,15 +48,15 @@ impl Level {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct EventEntry {
-    /// Its name.
+    /// The name of the event.
     pub name: &'static str,
-    /// Its level, unless its fields make it a warning.
+    /// The level, unless the fields make the event a warning.
     pub level: Level,
-    /// Whether its fields can make it a warning.
+    /// Whether the fields can make the event a warning.
     pub may_warn: bool,
-    /// When it happens.
+    /// When the event happens.
     pub when: &'static str,
-    /// What it says.
+    /// The fields of the event.
     pub fields: &'static [FieldEntry],
 }
 
@@ -64,11 +64,11 @@ pub struct EventEntry {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FieldEntry {
-    /// Its name.
+    /// The name of the field.
     pub name: &'static str,
-    /// `text`, `integer`, `float`, `bool` or `duration`; with a question mark if it may be absent.
+    /// The type: `text`, `integer`, `float`, `bool` or `duration`, with a question mark if the value may be absent.
     pub kind: &'static str,
-    /// What it says.
+    /// What the field contains.
     pub meaning: &'static str,
 }
 
@@ -103,14 +103,14 @@ macro_rules! catalog {
         )*];
 
         impl Event {
-            /// Its name, which never changes.
+            /// Returns the name of the event, which never changes.
             pub fn name(&self) -> &'static str {
                 match self {$(
                     Self::$variant { .. } => $name,
                 )*}
             }
 
-            /// Its level.
+            /// Returns the level of the event.
             #[expect(unused_variables, reason = "few events look at their fields")]
             pub fn level(&self) -> Level {
                 match self {$(
@@ -121,14 +121,14 @@ macro_rules! catalog {
                 )*}
             }
 
-            /// Its fields, by name, in the order of the table.
+            /// Returns the fields by name, in the order of the table.
             pub fn fields(&self) -> Vec<(&'static str, FieldValue<'_>)> {
                 match self {$(
                     Self::$variant { $($field,)* } => vec![$((stringify!($field), Field::value($field)),)*],
                 )*}
             }
 
-            /// Sends it to `tracing`: a constant message, and typed fields.
+            /// Sends the event to `tracing`, with a constant message and typed fields.
             pub(crate) fn trace(&self) {
                 match self {$(
                     Self::$variant { $($field,)* } => {

@@ -24,7 +24,7 @@ pub enum FieldValue<'a> {
 }
 
 impl Serialize for FieldValue<'_> {
-    /// A duration is written as its seconds.
+    /// Serializes the value. A duration becomes its seconds.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Absent => serializer.serialize_none(),
@@ -39,12 +39,12 @@ impl Serialize for FieldValue<'_> {
 
 /// A type that a field of an event may have.
 pub(crate) trait Field {
-    /// As the table names it.
+    /// The type as the table names it.
     const KIND: &'static str;
 
     fn value(&self) -> FieldValue<'_>;
 
-    /// As `tracing` takes it; durations are seconds.
+    /// Returns the value for `tracing`. Durations are seconds.
     fn traced(&self) -> impl tracing::Value;
 }
 

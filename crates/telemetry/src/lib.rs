@@ -1,18 +1,19 @@
-//! What happens in an engine: one [catalog](CATALOG) of events, delivered in three ways.
+//! The events of an engine: one [catalog](CATALOG), delivered in three ways.
 //!
 //! - as `tracing` events of the target `snakepit`, with a constant message and typed fields, and a span for each call;
 //! - as `metrics` counters, gauges and histograms, with the feature of that name;
 //! - to subscribers: [`subscribe`].
 //!
-//! Owns the list of events, their delivery ([`Logging`] says how much reaches `tracing`), and [the trace](TraceContext) that a call belongs to.
-//! Knows no pool and no mailbox: code with something to report calls [`emit`], which costs next to nothing without listeners.
-//! Users get what they need of it from the crate `snakepit`. An event passes these files in this order:
+//! Owns the list of events, their delivery ([`Logging`] decides how much reaches `tracing`), and [the
+//! trace](TraceContext) that a call belongs to. Knows no pool and no mailbox: code that has something to report calls
+//! [`emit`], which costs almost nothing without listeners. Users get these types from the crate `snakepit`. An event
+//! passes through these files in this order:
 //!
-//! - `catalog.rs`: the list of events; `define.rs` makes the enum of it, and `field.rs` has the types of fields;
-//! - `custody.rs`: the one place where facts of custody become events of the catalog;
-//! - `logging.rs`: how much reaches `tracing`, and `logging/`: a console, and a filter for the libraries behind gRPC;
-//! - `measures.rs`, `record.rs`: the list of metrics, and how events become metrics;
-//! - `subscription.rs`: bounded queues for subscribers of the process, or of one pool;
+//! - `catalog.rs`: the list of events. `define.rs` turns it into an enum, and `field.rs` has the types of fields.
+//! - `custody.rs`: converts events of custody to events of the catalog.
+//! - `logging.rs`: how much reaches `tracing`. `logging/` has a console, and a filter for the libraries behind gRPC.
+//! - `measures.rs`, `record.rs`: the list of metrics, and how events become metrics.
+//! - `subscription.rs`: bounded queues for subscribers of the process or of one pool.
 //! - `trace.rs`, `propagation.rs`: W3C trace context, and how it reaches calls and tools.
 //!
 //! ```
@@ -56,19 +57,19 @@ pub use trace::{TraceContext, TraceError};
 
 use logging::somebody_says;
 
-/// Whether anyone receives events of this level. Ask before you make an event that happens often.
+/// Reports whether anyone receives events of this level. Ask before you create an event that happens often.
 pub fn is_heard(level: Level) -> bool {
     // A recorder of metrics cannot be asked what it wants.
     cfg!(feature = "metrics") || subscription::wants(level) || is_traced(level)
 }
 
-/// Whether `tracing` gets events of this level: a subscriber wants them, and an engine logs that much.
+/// Reports whether `tracing` gets events of this level: a subscriber wants them, and an engine logs that much.
 fn is_traced(level: Level) -> bool {
     let filter = level.filter();
     LevelFilter::current() >= filter && filter.into_level().is_some_and(somebody_says)
 }
 
-/// Delivers an event to all who listen.
+/// Delivers an event to all listeners.
 pub fn emit(event: Event) {
     let level = event.level();
     #[cfg(feature = "metrics")]
@@ -81,7 +82,7 @@ pub fn emit(event: Event) {
     }
 }
 
-/// Makes and delivers an event, if anyone listens to this level. The event may turn out to be a warning.
+/// Creates and delivers an event if anyone listens to this level. The event may turn out to be a warning.
 pub fn emit_with(level: Level, event: impl FnOnce() -> Event) {
     if is_heard(level) {
         emit(event());

@@ -1,7 +1,8 @@
-//! How much an engine says. A library is quiet unless its host asks: everything here decides what is *not* said.
+//! How much an engine logs. A library is quiet unless its host asks for more, so this module decides what is *not*
+//! logged.
 //!
-//! The engine speaks through `tracing` and leaves the rest to the host's subscriber. Owns the keys of `[log]` and what
-//! they mean; knows nothing of pools and workers.
+//! The engine logs through `tracing` and leaves the rest to the host's subscriber. This module owns the keys of `[log]`
+//! and their meaning. It knows nothing of pools and workers.
 
 #[cfg(feature = "console")]
 mod console;
@@ -18,25 +19,25 @@ use tracing::Level;
 
 use snakepit_settings::settings;
 
-/// Where lines that workers print are told.
+/// The target of the lines that workers print.
 pub const OUTPUT: &str = "snakepit::output";
-/// Where the states of progress bars are told that workers print, before the last one, which is a line.
+/// The target of the earlier states of progress bars that workers print. The last state is a line.
 pub const PROGRESS: &str = "snakepit::progress";
 
-/// Up to which level an engine speaks.
+/// The level up to which an engine logs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LogLevel {
-    /// Not at all.
+    /// Nothing is logged.
     Off,
-    /// What cannot go on.
+    /// Errors that prevent further work.
     Error,
-    /// What needs attention.
+    /// Events that need attention.
     Warning,
-    /// What an operator wants to read: starts and stops.
+    /// Events that an operator wants to read: starts and stops.
     Info,
-    /// What a developer wants to read.
+    /// Events that a developer wants to read.
     Debug,
     /// Everything.
     Trace,
@@ -59,92 +60,93 @@ impl LogLevel {
 }
 
 settings! {
-    /// How much an engine says, through `tracing` and to the subscriber of its host.
+    /// How much an engine logs, through `tracing` to the subscriber of its host.
     ///
-    /// By default warnings, and of what workers print only what goes with a call that failed. Nothing is ever printed for a
-    /// host that has no subscriber, unless it says [`for_program`](Self::for_program) and has the feature `console`: then a small
-    /// subscriber that writes to standard error is installed. A subscriber that the host has set is never replaced; one that
-    /// it sets later than the engine's start finds that place taken.
+    /// By default the engine logs warnings, and of the lines that workers print only those of failed calls. Nothing is
+    /// ever printed for a host without a subscriber, unless the host uses [`for_program`](Self::for_program) and the
+    /// feature `console`. Then the engine installs a small subscriber that writes to standard error. It never replaces
+    /// a subscriber of the host, but a subscriber that the host sets after the engine's start finds the place taken.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[must_use]
     pub struct Logging {
-        /// Whether the engine is quiet, as befits a library. If not, it speaks at info and forwards what workers print; on
-        /// standard error if the host has no subscriber and the library was built with the feature `console`. Each key below
-        /// wins over it.
+        /// Whether the engine is quiet, as a library should be. If not, it logs at info and forwards what workers
+        /// print, to standard error if the host has no subscriber and the library was built with the feature `console`.
+        /// Each key below overrides it.
         @manual library_mode: bool = true,
-        /// Up to which level the engine speaks: `"off"`, `"error"`, `"warning"`, `"info"`, `"debug"` or `"trace"`. Unset: `"warning"`, or
-        /// `"info"` if `library_mode` is false. Example: `log_level = "warning"`.
+        /// The level up to which the engine logs: `"off"`, `"error"`, `"warning"`, `"info"`, `"debug"` or `"trace"`.
+        /// Unset: `"warning"`, or `"info"` if `library_mode` is false. Example: `log_level = "warning"`.
         @manual log_level: Option<LogLevel> = None,
-        /// Up to which level the libraries behind the adapter `"grpc"` speak (h2, hyper, tonic).
+        /// The level up to which the libraries behind the adapter `"grpc"` log (h2, hyper, tonic).
         @manual grpc_log_level: LogLevel = LogLevel::Error,
-        /// Whether each line that a worker prints is forwarded. If not, those of a call are told when it fails or is late.
-        /// Unset: false, or true if `library_mode` is false and `log_level` is at least `"info"`. Example:
+        /// Whether each line that a worker prints is forwarded. If not, the lines of a call are logged when it fails or
+        /// is late. Unset: false, or true if `library_mode` is false and `log_level` is at least `"info"`. Example:
         /// `log_python_output = false`.
         @manual log_python_output: Option<bool> = None,
     }
 }
 
-/// What is said explicitly holds, whatever the mode.
+/// Setters. An explicit setting overrides the mode.
 impl Logging {
-    /// For a host that is more than the engine (the default): it speaks of warnings and errors alone.
+    /// Sets the mode for a host that does more than run the engine. This is the default. The engine logs only warnings
+    /// and errors.
     pub fn for_library(mut self) -> Self {
         self.library_mode = true;
         self
     }
 
-    /// For a program that is all about the engine: it speaks at info and forwards what workers print, unless that is said
-    /// otherwise.
+    /// Sets the mode for a program whose purpose is the engine. The engine logs at info and forwards what workers
+    /// print, unless set otherwise.
     pub fn for_program(mut self) -> Self {
         self.library_mode = false;
         self
     }
 
-    /// Up to which level it speaks. What is beyond is not even offered to the host's subscriber.
+    /// Sets the level up to which the engine logs. Events beyond it are not even offered to the host's subscriber.
     pub fn log_level(mut self, level: LogLevel) -> Self {
         self.log_level = Some(level);
         self
     }
 
-    /// Up to which level the libraries behind gRPC (`h2`, `hyper`, `tonic`) speak where they serve the engine. Of several
-    /// engines in one process, the one that lets them say most decides.
+    /// Sets the level up to which the libraries behind gRPC (`h2`, `hyper`, `tonic`) log when they work for the engine.
+    /// If a process has several engines, the most verbose setting applies.
     pub fn grpc_log_level(mut self, level: LogLevel) -> Self {
         self.grpc_log_level = level;
         self
     }
 
-    /// Forwards each line that a worker prints, at info and with the target `snakepit::output`, whatever the level of the
-    /// rest; the states of a progress bar before its last one at debug, with the target `snakepit::progress`.
+    /// Forwards each line that a worker prints, at info and with the target `snakepit::output`, whatever the level of
+    /// the engine. The earlier states of a progress bar are logged at debug, with the target `snakepit::progress`.
     pub fn forward_output(mut self) -> Self {
         self.log_python_output = Some(true);
         self
     }
 
-    /// Shows the lines that a worker prints in a call only when that call fails or is late, at warning.
+    /// Logs the lines that a worker prints in a call only when that call fails or is late, at warning.
     pub fn hide_output(mut self) -> Self {
         self.log_python_output = Some(false);
         self
     }
 }
 
-/// What follows from what was said.
+/// The meaning of the settings.
 impl Logging {
-    /// Up to which level the engine speaks.
+    /// Returns the level up to which the engine logs.
     pub fn level(self) -> LogLevel {
         let usual = if self.library_mode { LogLevel::Warning } else { LogLevel::Info };
         self.log_level.unwrap_or(usual)
     }
 
-    /// Whether an event of this level is said.
+    /// Reports whether events of this level are logged.
     pub fn allows(self, level: Level) -> bool {
         self.level().admits(level)
     }
 
-    /// Whether what workers print is forwarded line by line.
+    /// Reports whether the output of workers is forwarded line by line.
     pub fn forwards_output(self) -> bool {
         self.log_python_output.unwrap_or_else(|| !self.library_mode && self.allows(Level::INFO))
     }
 
-    /// An engine starts that is to speak so.
+    /// Applies the settings of an engine that starts.
     pub fn begin(self) {
         LOUDEST.fetch_max(rank(self.level()), Ordering::Relaxed);
         #[cfg(feature = "grpc")]
@@ -156,14 +158,14 @@ impl Logging {
     }
 }
 
-/// The rank of the engine that speaks most, of those that were started in this process; 0 before the first.
+/// The rank of the most verbose engine that was started in this process. 0 before the first.
 static LOUDEST: AtomicU8 = AtomicU8::new(0);
 
 fn rank(level: LogLevel) -> u8 {
     level as u8 + 1
 }
 
-/// Whether any engine says events of this level: for places that do not know whose they are.
+/// Reports whether any engine logs events of this level. For code that does not know its engine.
 pub fn somebody_says(level: Level) -> bool {
     let loudest = match LOUDEST.load(Ordering::Relaxed) {
         0 => rank(Logging::default().level()),
@@ -172,8 +174,8 @@ pub fn somebody_says(level: Level) -> bool {
     loudest >= rank(LogLevel::of(level))
 }
 
-/// Until what was said is written, if it is us who write it; not for long.
-#[cfg_attr(not(feature = "console"), expect(clippy::unused_async, reason = "then nothing is written by us"))]
+/// Waits a short time until all lines are written, if the console writes them.
+#[cfg_attr(not(feature = "console"), expect(clippy::unused_async, reason = "without the console there is nothing to wait for"))]
 pub async fn flush() {
     #[cfg(feature = "console")]
     console::flush().await;

@@ -1,16 +1,16 @@
-//! The list of metrics; `record.rs` fills them, with the feature `metrics`.
+//! The list of metrics. `record.rs` updates them, with the feature `metrics`.
 
 /// A metric, for documentation.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Measure {
-    /// Its name.
+    /// The name of the metric.
     pub name: &'static str,
-    /// `counter`, `gauge` or `histogram`.
+    /// The kind: `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// Its labels.
+    /// The labels.
     pub labels: &'static str,
-    /// What it says.
+    /// What the metric measures.
     pub meaning: &'static str,
 }
 

@@ -1,8 +1,8 @@
-//! Where the trace of a call comes from, and where it goes on in the host.
+//! Where the trace of a call comes from, and where it continues in the host.
 //!
-//! Without the feature `opentelemetry`: from the caller, and into the calls of the tools that work for it. With it, the
-//! current span is the caller unless another one is named, the call's own span comes between, and a tool runs inside the
-//! trace of the call that asks for it.
+//! Without the feature `opentelemetry`, the trace comes from the caller and continues in the calls of tools that work
+//! for the call. With it, the current span is the caller unless another one is named, the call's own span comes
+//! between, and a tool runs inside the trace of the call that asked for it.
 
 #[cfg(feature = "opentelemetry")]
 pub use bridged::{attached, continued};
@@ -17,7 +17,8 @@ mod plain {
 
     use crate::TraceContext;
 
-    /// The trace that a call belongs to: what its caller has said, else what the tool that makes it belongs to.
+    /// Returns the trace that a call belongs to: the trace that its caller named, or else that of the tool that makes
+    /// the call.
     pub fn continued(
         _span: &Span,
         said: Option<Arc<TraceContext>>,
@@ -26,7 +27,7 @@ mod plain {
         said.or_else(of_tool)
     }
 
-    /// A tool of the host, run as a part of the trace of the call that asks for it.
+    /// Runs a tool of the host as part of the trace of the call that asked for it.
     pub fn attached<F: Future>(_trace: Option<&Arc<TraceContext>>, tool: F) -> F {
         tool
     }
@@ -44,8 +45,8 @@ mod bridged {
 
     use crate::TraceContext;
 
-    /// The trace that a call belongs to: its own span in it, if that is recorded; else what its caller has said, the
-    /// current span, or what the tool that makes it belongs to.
+    /// Returns the trace that a call belongs to: its own span in that trace, if recorded, or else what its caller
+    /// named, the current span, or the trace of the tool that makes the call.
     pub fn continued(
         span: &Span,
         said: Option<Arc<TraceContext>>,
@@ -53,7 +54,7 @@ mod bridged {
     ) -> Option<Arc<TraceContext>> {
         if !span.is_disabled() {
             if let Some(parent) = said.as_deref().and_then(remote) {
-                // An error says that no layer bridges the span; then it is not used below either.
+                // An error means that no layer bridges the span. Then the code below does not use the span either.
                 let _ = span.set_parent(parent);
             }
             if let Some(own) = of(&span.context()) {
@@ -69,7 +70,7 @@ mod bridged {
         of_span.or_else(|| of(&Context::current()))
     }
 
-    /// A tool of the host, run as a part of the trace of the call that asks for it.
+    /// Runs a tool of the host as part of the trace of the call that asked for it.
     pub fn attached<F: Future>(trace: Option<&Arc<TraceContext>>, tool: F) -> WithContext<F> {
         let context = trace.and_then(|trace| remote(trace)).unwrap_or_else(Context::current);
         tool.with_context(context)
@@ -84,12 +85,12 @@ mod bridged {
         let flags = span.trace_flags().to_u8();
         let parent = format!("00-{}-{}-{flags:02x}", span.trace_id(), span.span_id());
         let known = TraceContext::new(&parent).ok()?;
-        // A state that is longer than it may be is left out, as the W3C says.
+        // A state that is too long is left out, as the W3C requires.
         let with_state = known.clone().with_state(&span.trace_state().header());
         Some(Arc::new(with_state.unwrap_or(known)))
     }
 
-    /// The remote span that this trace names.
+    /// Returns a context with the remote span that this trace names.
     fn remote(trace: &TraceContext) -> Option<Context> {
         let state = trace.tracestate().and_then(|state| state.parse::<TraceState>().ok());
         let flags = u8::from_str_radix(&trace.traceparent()[53..], 16).ok()?;

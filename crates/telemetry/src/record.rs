@@ -1,4 +1,4 @@
-//! Turns events into counters, gauges and histograms, for the recorder that the host has installed.
+//! Converts events to counters, gauges and histograms of the recorder that the host has installed.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use super::measures::{
 pub struct Standing<'a> {
     /// The pool.
     pub pool: &'a Arc<str>,
-    /// Workers that serve.
+    /// The number of workers that serve.
     pub workers: usize,
-    /// Calls that wait for a worker.
+    /// The number of calls that wait for a worker.
     pub queued: usize,
-    /// Calls at workers.
+    /// The number of calls at workers.
     pub in_flight: usize,
-    /// Sessions that are open.
+    /// The number of open sessions.
     pub sessions: usize,
 }
 
 /// Sets the gauges of a pool.
-#[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 workers")]
+#[expect(clippy::cast_precision_loss, reason = "no pool has 2^52 workers")]
 pub fn stands(standing: &Standing<'_>) {
     let Standing { pool, workers, queued, in_flight, sessions } = standing;
     let counts = [(WORKERS, workers), (QUEUED, queued), (IN_FLIGHT, in_flight), (SESSIONS, sessions)];

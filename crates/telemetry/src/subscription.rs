@@ -1,5 +1,5 @@
-//! Subscribers: bounded queues that [`emit`](crate::emit) fills without a runtime and without waiting. A subscription is a filter over the
-//! events of this process: by level, or by the pool that they are about.
+//! Subscribers: bounded queues that [`emit`](crate::emit) fills without a runtime and without waiting. A subscription
+//! is a filter for the events of this process, by level or by pool.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use super::{Event, Level, emit, emit_with};
 
-/// How many events wait for a slow subscriber before it loses the oldest.
+/// The number of events that wait for a slow subscriber before it loses the oldest.
 const KEPT: usize = 4096;
 
-/// The most verbose level that has a listener; 0 without listeners.
+/// The most verbose level that has a listener. 0 without listeners.
 static WANTED: AtomicU8 = AtomicU8::new(0);
 static QUEUES: SubscriberList = Mutex::new(Vec::new());
 
-/// Whether anyone has subscribed to events of this level.
+/// Reports whether anyone has subscribed to events of this level.
 pub(crate) fn wants(level: Level) -> bool {
     WANTED.load(Ordering::Relaxed) >= level as u8
 }
@@ -27,16 +27,16 @@ type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
 
 static OBSERVERS: Mutex<Vec<Observer>> = Mutex::new(Vec::new());
 
-/// Calls a function for every event from now on, on the thread where the event happens. Use it where the last event before an
-/// exit must not be missed. The engine waits for the function; use [`subscribe`] for everything else.
+/// Calls a function for every event from now on, on the thread where the event happens. Use it if the last event before
+/// an exit must not be missed. The engine waits for the function. For everything else use [`subscribe`].
 pub fn observe(observer: impl Fn(&Event) + Send + Sync + 'static) {
     locked(&OBSERVERS).push(Arc::new(observer));
     note_wanted(&locked(&QUEUES));
 }
 
-/// Delivers an event to all observers, and to the subscribers of its level.
+/// Delivers an event to all observers and to the subscribers of its level.
 pub(crate) fn deliver(event: Event, level: Level) {
-    // Not under the lock: an observer may emit events itself.
+    // Called without the lock, because an observer may emit events itself.
     let observers: Vec<Observer> = locked(&OBSERVERS).clone();
     for observer in observers {
         observer(&event);
@@ -44,7 +44,8 @@ pub(crate) fn deliver(event: Event, level: Level) {
     push_to(&locked(&QUEUES), event, |queue| queue.level >= level);
 }
 
-/// Adds an event to the queues that want it. Only the last of them gets the event itself, so that one subscriber costs no copy.
+/// Adds an event to the queues that want it. The last queue gets the event itself, so a single subscriber costs no
+/// copy.
 fn push_to(queues: &[Arc<SubscriberQueue>], event: Event, wants: impl Fn(&SubscriberQueue) -> bool) {
     let mut wanting = queues.iter().filter(|queue| wants(queue)).peekable();
     while let Some(queue) = wanting.next() {
@@ -85,7 +86,7 @@ impl SubscriberQueue {
     fn push(&self, event: Event) {
         let mut state = locked(&self.state);
         if state.events.len() == KEPT {
-            // Drop the oldest: how something ended matters more than how it began.
+            // The oldest event is dropped, because the end of something matters more than its beginning.
             state.events.pop_front();
             state.lost += 1;
         }
@@ -132,8 +133,8 @@ fn note_wanted(queues: &[Arc<SubscriberQueue>]) {
     WANTED.store(quietest, Ordering::Relaxed);
 }
 
-/// What events are about: a pool has one. Its events go to those who subscribe to it, and to all subscribers of the process. When it is
-/// dropped, its subscriptions end.
+/// The origin of events, such as a pool. Its events go to its own subscribers and to all subscribers of the process.
+/// When the origin is dropped, its subscriptions end.
 #[derive(Debug, Default)]
 pub struct EventOrigin {
     queues: Arc<SubscriberList>,
@@ -147,7 +148,7 @@ impl EventOrigin {
         Subscription { queue, origin: Some(Arc::clone(&self.queues)) }
     }
 
-    /// Makes and delivers an event, if anyone listens.
+    /// Creates and delivers an event, if anyone listens.
     pub fn emit_with(&self, event: impl FnOnce() -> Event) {
         if locked(&self.queues).is_empty() {
             return emit_with(Level::Warn, event);
@@ -164,17 +165,17 @@ impl Drop for EventOrigin {
     }
 }
 
-/// The events that a subscriber wants: those of all engines of this process, or those of one [`EventOrigin`]. Drop it to unsubscribe.
+/// A queue of events: those of all engines of this process, or those of one [`EventOrigin`]. Drop it to unsubscribe.
 #[derive(Debug)]
 #[must_use = "dropping it ends the subscription"]
 pub struct Subscription {
     queue: Arc<SubscriberQueue>,
-    /// The queues of its origin; none if it is about the whole process.
+    /// The queues of its origin, or `None` if it covers the whole process.
     origin: Option<Arc<SubscriberList>>,
 }
 
 impl Subscription {
-    /// Waits for the next event. `None` when the pool that the subscription is about is gone.
+    /// Waits for the next event. Returns `None` if the pool of the subscription is gone.
     pub async fn next(&mut self) -> Option<Event> {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -191,7 +192,7 @@ impl Subscription {
         Poll::Pending
     }
 
-    /// Like [`Subscription::next`], for threads without a runtime; `None` after the timeout, too.
+    /// Like [`Subscription::next`], for threads without a runtime. Also returns `None` after the timeout.
     pub fn next_within(&mut self, timeout: Duration) -> Option<Event> {
         let deadline = Instant::now().checked_add(timeout);
         let mut state = locked(&self.queue.state);
@@ -213,12 +214,12 @@ impl Subscription {
         }
     }
 
-    /// Takes all events that have come.
+    /// Takes all events that have arrived.
     pub fn drain(&mut self) -> Vec<Event> {
         locked(&self.queue.state).events.drain(..).collect()
     }
 
-    /// How many events were lost, because they came faster than they were read.
+    /// Returns how many events were lost because they came faster than they were read.
     pub fn lost(&self) -> u64 {
         locked(&self.queue.state).lost
     }

@@ -1,11 +1,11 @@
-//! The catalog is one list, and subscriptions are bounded.
+//! Tests of the catalog and of subscriptions.
 
 use std::time::Duration;
 
 use super::*;
 use snakepit_custody::{CustodyEvent, WorkerId};
 
-/// Events of its own, so that tests in the same process do not meet.
+/// Returns an event that identifies its test, because the tests share a process.
 fn sign(number: u64) -> Event {
     Event::CallRetried { pool: "p".into(), command: "c".into(), attempt: number as u32 }
 }
@@ -134,7 +134,7 @@ fn a_subscriber_to_warnings_gets_nothing_else() {
     let heard = events.drain();
     assert_eq!(heard.iter().map(Event::name).collect::<Vec<_>>(), ["snakepit.keeper.lost"]);
     drop(events);
-    assert!(!subscription::wants(Level::Warn), "nobody listens any more");
+    assert!(!subscription::wants(Level::Warn), "nobody listens anymore");
 }
 
 #[test]

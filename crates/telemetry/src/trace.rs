@@ -1,7 +1,7 @@
 //! W3C trace context: the trace that a call belongs to, and the span that its work is a child of.
 //!
-//! The context travels with the call, into the worker's code and on to whatever that code calls. Nothing is sampled or dropped
-//! here: flags are passed on unchanged.
+//! The context travels with the call into the worker's code and on to whatever that code calls. Nothing is sampled or
+//! dropped here: flags are passed on unchanged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ const LENGTH: usize = 55;
 const MOST_STATE: usize = 512;
 const MOST_ENTRIES: usize = 32;
 
-/// A text that is no trace context. It is rejected before anything is called.
+/// The error of a text that is not a trace context. It is rejected before anything is called.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// Not a `traceparent`.
+    /// The text is not a `traceparent`.
     #[error("{text:?} is not a traceparent: {reason}; it looks like 00-<32 hex digits>-<16 hex digits>-01")]
     Parent {
         /// The text.
@@ -24,7 +24,7 @@ pub enum TraceError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// Not a `tracestate`.
+    /// The text is not a `tracestate`.
     #[error("{text:?} is not a tracestate: {reason}; it looks like vendor=value,other=value")]
     State {
         /// The text.
@@ -37,7 +37,7 @@ pub enum TraceError {
 /// A trace and its current span: `traceparent` and `tracestate` of the W3C.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TraceContext {
-    /// Of version 00, checked.
+    /// A checked `traceparent` of version 00.
     parent: Box<str>,
     state: Option<Box<str>>,
 }
@@ -55,7 +55,7 @@ tokio::task_local! {
 }
 
 impl TraceContext {
-    /// Parses a `traceparent`. Of an unknown later version, the known part is kept.
+    /// Parses a `traceparent`. Keeps only the known part of a later version.
     pub fn new(traceparent: &str) -> Result<Self, TraceError> {
         match read_parent(traceparent) {
             Ok(parent) => Ok(Self { parent, state: None }),
@@ -63,7 +63,7 @@ impl TraceContext {
         }
     }
 
-    /// Adds a `tracestate`; an empty one counts as absent.
+    /// Adds a `tracestate`. An empty one counts as absent.
     pub fn with_state(mut self, tracestate: &str) -> Result<Self, TraceError> {
         if let Err(reason) = check_state(tracestate) {
             return Err(TraceError::State { text: shortened(tracestate), reason });
@@ -72,42 +72,42 @@ impl TraceContext {
         Ok(self)
     }
 
-    /// The `traceparent`, as it is sent.
+    /// Returns the `traceparent`, as it is sent.
     pub fn traceparent(&self) -> &str {
         &self.parent
     }
 
-    /// The `tracestate`: what vendors of tracing systems added.
+    /// Returns the `tracestate`, which vendors of tracing systems add.
     pub fn tracestate(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
-    /// The trace: 32 hex digits.
+    /// Returns the trace id: 32 hex digits.
     pub fn trace_id(&self) -> &str {
         &self.parent[3..35]
     }
 
-    /// The current span, the parent of what comes next: 16 hex digits.
+    /// Returns the current span, which is the parent of the next one: 16 hex digits.
     pub fn span_id(&self) -> &str {
         &self.parent[36..52]
     }
 
-    /// Whether the trace is recorded.
+    /// Reports whether the trace is recorded.
     pub fn is_sampled(&self) -> bool {
         u8::from_str_radix(&self.parent[53..], 16).is_ok_and(|flags| flags & 1 == 1)
     }
 
-    /// Runs a future whose calls belong to this trace, unless they name another.
+    /// Runs a future. Calls that it makes belong to this trace, unless they name another.
     pub async fn scope<F: Future>(self, future: F) -> F::Output {
         CURRENT.scope(Arc::new(self), future).await
     }
 
-    /// The context that [`TraceContext::scope`] has set for this task.
+    /// Returns the context that [`TraceContext::scope`] has set for this task.
     pub fn of_scope() -> Option<Arc<Self>> {
         CURRENT.try_with(Arc::clone).ok()
     }
 
-    /// An upper bound of the bytes that it takes to send it.
+    /// Returns an upper bound of the bytes that it takes to send the context.
     pub fn wire_len(&self) -> usize {
         LENGTH + self.state.as_ref().map_or(0, |state| state.len()) + 16
     }
@@ -139,7 +139,7 @@ fn read_parent(text: &str) -> Result<Box<str>, &'static str> {
         b"00" => Ok(text.into()),
         _ if bytes.len() > LENGTH && bytes[LENGTH] != b'-' => Err("it is too long"),
         _ => {
-            // Only the first flag means the same in all versions.
+            // Only the first flag has the same meaning in all versions.
             let sampled = bytes[LENGTH - 1].is_ascii_digit() && bytes[LENGTH - 1] % 2 == 1
                 || matches!(bytes[LENGTH - 1], b'b' | b'd' | b'f');
             Ok(format!("00{}0{}", &text[2..53], u8::from(sampled)).into())
@@ -162,7 +162,7 @@ fn check_state(text: &str) -> Result<(), &'static str> {
     if entries.iter().all(is_entry) { Ok(()) } else { Err("one of its entries has no key") }
 }
 
-/// The beginning of a wrong text, for an error.
+/// Returns the beginning of an invalid text, for an error.
 fn shortened(text: &str) -> String {
     const SHOWN: usize = 80;
     match text.char_indices().nth(SHOWN) {

@@ -1,7 +1,8 @@
-//! Tests for authors of adapters and of mailbox backends: the checks that every [adapter](adapters) passes, and those that every
-//! backend of [mailboxes] passes.
+//! Tests for authors of adapters and of mailbox backends: the checks for every [adapter](adapters), and those for every
+//! backend of [mailboxes].
 //!
-//! Owns the checks; knows no protocol and no backend. The crate `snakepit` has it behind the feature `conformance`.
+//! Owns the checks. Knows no protocol and no backend. The crate `snakepit` re-exports it with the feature
+//! `conformance`.
 #![forbid(unsafe_code)]
 
 pub mod adapters;

@@ -1,7 +1,8 @@
 //! The calls that a worker holds, from the RPC to the answer.
 //!
-//! A cancelled call loses its RPC at once, and with it the channel that would report its end. The call stays held until the worker
-//! reports its end through [`super::link`] or, without a link, shows that it can serve: a worker that still runs the call is not free.
+//! A cancelled call loses its RPC at once, and with it the channel that would report its end. The call stays held
+//! until the worker reports its end through [`super::link`] or, without a link, proves that it can serve: a worker
+//! that still runs the call is not free.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,19 +16,20 @@ use crate::telemetry;
 use crate::transport::read_span;
 use crate::value::Encoded;
 
-/// What is kept with a call.
+/// The state of a call's RPC.
 #[derive(Default)]
 struct RpcState {
-    /// None if it was never started: the connection was closed already.
+    /// `None` if the RPC was never started, because the connection was already closed.
     task: Option<AbortHandle>,
-    /// How many messages of the call have come through the link, and how many must have before its answer.
+    /// The number of messages of the call that have arrived through the link. `said` is the number that must arrive
+    /// before the call is answered.
     heard: u32,
     said: u32,
-    /// Its answer is there, and waits for those messages.
+    /// Whether the answer has arrived and waits for those messages.
     is_answered: bool,
 }
 
-/// See the module.
+/// The calls that a worker holds.
 pub(super) struct GrpcCalls {
     held: Mutex<HeldCalls<RpcState>>,
     integers: Integers,
@@ -42,20 +44,22 @@ impl GrpcCalls {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a call, and starts its RPC unless nobody wants it any more. No RPC is started for a worker that cannot be spoken to.
+    /// Adds a call and starts its RPC, unless the call was abandoned. `rpc` returns `None` if the connection is
+    /// closed.
     pub(super) fn begin(&self, call: Call, rpc: impl FnOnce(&Call) -> Option<AbortHandle>) {
         let number = call.id().get();
         let mut held = self.held();
         match held.begin(call, RpcState::default()) {
             Begun::ToSend(begun) if begun.call.is_abandoned() => {
-                // Its caller went away before it was here, and could not ask the worker.
+                // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel
+                // it.
                 let taken = held.take(number);
                 drop(held);
                 if let Some(taken) = taken {
                     taken.finish(Err(cancelled()));
                 }
             }
-            // Under the lock: the RPC's task finds the call here, however quick it is.
+            // The lock is held, so the RPC's task finds the call here, however fast it is.
             Begun::ToSend(begun) => match rpc(&begun.call) {
                 None => held.close(),
                 Some(task) => {
@@ -65,14 +69,14 @@ impl GrpcCalls {
             },
             Begun::Kept => {}
             Begun::Refused(call) => {
-                // It was chosen for this worker before the worker's end was known.
+                // The call was assigned to this worker before the worker's end was known.
                 drop(held);
                 call.give_back();
             }
         }
     }
 
-    /// The answer to a call has come.
+    /// Handles the answer to a call.
     pub(super) fn answer(&self, id: u64, reply: CallReply) {
         let CallReply { outcome, telemetry, said } = reply;
         self.tell_telemetry(id, telemetry);
@@ -90,7 +94,7 @@ impl GrpcCalls {
         self.finish(id, outcome);
     }
 
-    /// One value of a stream has come. The error ends the stream.
+    /// Handles one item of a stream. An error ends the stream.
     pub(super) fn item(&self, id: u64, reply: CallReply) -> Result<(), RemoteError> {
         let CallReply { outcome, telemetry, said } = reply;
         self.tell_telemetry(id, telemetry);
@@ -114,7 +118,7 @@ impl GrpcCalls {
         }
     }
 
-    /// A call has its end, and its caller is told once all that was said before is heard.
+    /// Finishes a call, once all messages that the worker sent before the answer have arrived.
     pub(super) fn finish(&self, id: u64, outcome: Result<Encoded, RemoteError>) {
         let mut held = self.held();
         let Some(HeldCall { data: rpc, .. }) = held.get_mut(id) else { return };
@@ -132,7 +136,7 @@ impl GrpcCalls {
         }
     }
 
-    /// A message of a call has come through the link.
+    /// Counts a message of a call that has arrived through the link.
     pub(super) fn heard(&self, id: u64) {
         let mut held = self.held();
         let Some(HeldCall { data: rpc, .. }) = held.get_mut(id) else { return };
@@ -142,8 +146,8 @@ impl GrpcCalls {
         }
     }
 
-    /// The RPC of a call is over without an answer; the error is what its caller hears. Says whether the worker is to be asked
-    /// for its end.
+    /// Gives up a call whose RPC ended without an answer. The caller receives `error`. Returns whether the worker
+    /// must be asked to report the end of the call.
     pub(super) fn give_up_rpc(&self, id: u64, error: RemoteError) -> bool {
         let mut held = self.held();
         if held.get(id).is_some_and(|held| held.data.is_answered) {
@@ -157,7 +161,7 @@ impl GrpcCalls {
         is_given_up
     }
 
-    /// A call is over whose RPC was before.
+    /// Finishes a call whose RPC has ended before.
     pub(super) fn ended(&self, id: u64) {
         let held = self.held();
         if held.stage(id) == Some(CallStage::GivenUp) {
@@ -169,17 +173,17 @@ impl GrpcCalls {
         self.held().holds(id)
     }
 
-    /// How much of a stream may follow.
+    /// Returns the credit of a stream.
     pub(super) fn credit(&self, id: u64) -> Option<Arc<Credit>> {
         self.held().credit(id)
     }
 
-    /// Lets a stream send so much more.
+    /// Adds to the credit of a stream.
     pub(super) fn grant(&self, call: CallId, more: Portion) {
         self.held().grant(call.get(), more);
     }
 
-    /// Does something with a call, if the worker holds it.
+    /// Applies a function to a call, if the worker holds it.
     pub(super) fn with<T>(&self, id: u64, look: impl FnOnce(&Call) -> T) -> Option<T> {
         self.held().get(id).map(|held| look(&held.call))
     }
@@ -189,7 +193,7 @@ impl GrpcCalls {
             let Some(span) = value.read(self.integers).ok().and_then(|value| read_span(&value)) else {
                 continue;
             };
-            // Told without the lock: whoever listens may do anything.
+            // Emitted without the lock, because a listener may do anything.
             let event = self.held().get(id).and_then(|held| span.told_of(&held.call));
             event.into_iter().for_each(telemetry::emit);
         }
@@ -203,12 +207,12 @@ impl GrpcCalls {
         self.held().is_empty()
     }
 
-    /// It takes no more calls.
+    /// Stops accepting calls.
     pub(super) fn leave(&self) {
         self.held().leave();
     }
 
-    /// Gives up all calls: those that were not sent go back to the pool, the others are lost.
+    /// Gives up all calls. Unsent calls go back to the pool; the others are lost.
     pub(super) fn give_up(&self) {
         let ended = self.held().end(Starts::Unknown);
         for (at_end, held) in ended {
@@ -218,17 +222,17 @@ impl GrpcCalls {
     }
 }
 
-/// Answers a call with the outcome that it was given up with.
+/// Finishes a call with the outcome that it was given up with.
 fn conclude(mut held: MutexGuard<'_, HeldCalls<RpcState>>, id: u64) {
     let taken = held.take(id);
-    // Without the lock: whoever hears of the answer may call again.
+    // Finished without the lock, because the receiver of the answer may call again.
     drop(held);
     if let Some(taken) = taken {
         taken.conclude();
     }
 }
 
-/// The error of a call that was cancelled.
+/// Returns the error of a cancelled call.
 pub(super) fn cancelled() -> RemoteError {
     RemoteError::new(RemoteErrorKind::Cancelled, "the caller has cancelled this call")
 }

@@ -1,7 +1,7 @@
-//! One connection of HTTP/2 to one worker.
+//! The one HTTP/2 connection to a worker.
 //!
-//! Not tonic's own channel, which connects again by itself: what answers at the same place after the connection broke is
-//! somebody else, and that it broke is to be known at once. RPCs are streams of the one connection.
+//! This is not tonic's own channel, which reconnects silently: after the connection broke, another process may answer
+//! at the same address, and the pool must learn of the break at once. RPCs are streams of this connection.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -34,15 +34,16 @@ use crate::listener::Listener;
 use crate::logging::quiet_subscriber;
 use crate::transport::Closed;
 
-/// How much of one stream may be on its way. A stream that nobody reads holds this much of the host's memory, and then holds
-/// its worker back.
+/// The flow-control window of one stream. An unread stream uses this much of the host's memory before it blocks its
+/// worker.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// Streams that nobody reads must not hold up the others, and calls are bounded elsewhere.
+/// The flow-control window of the connection. Unread streams must not block the others, and calls are bounded
+/// elsewhere.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
-/// What stands around a value in its message.
+/// The maximum size of the parts of a message other than its value.
 const AROUND: usize = 1 << 20;
 
-/// What a worker on TCP is shown.
+/// The metadata key under which a worker on TCP receives its secret.
 const SECRET: &str = "snakepit-secret";
 
 #[derive(Clone)]
@@ -55,7 +56,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Connects to a worker that listens, if it answers in HTTP/2. The secret is shown where others could listen, too.
+    /// Connects to the worker and checks that it speaks HTTP/2. The secret is sent only over TCP, where other users can
+    /// connect, too.
     pub(super) async fn connect(
         address: &Address,
         process: &custody::WorkerProcess,
@@ -99,12 +101,12 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Runs what belongs to this connection, whichever runtime the caller is in.
+    /// Runs a task of this connection in the pool's runtime, whatever the caller's runtime is.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.tasks.spawn(work)
     }
 
-    /// The same connection, for messages that are short.
+    /// Returns the same connection with a lower limit on the size of messages.
     pub(super) fn limited(&self, limit: usize) -> Self {
         Self { limit: self.limit.min(limit), ..self.clone() }
     }
@@ -126,7 +128,7 @@ impl Channel {
         request
     }
 
-    /// One message there, one back.
+    /// Sends one message and returns one reply.
     pub(super) async fn unary<M, R>(
         &self,
         path: &'static str,
@@ -142,7 +144,7 @@ impl Channel {
         Ok(self.grpc().unary(request, PathAndQuery::from_static(path), codec).await?.into_inner())
     }
 
-    /// One message there, many back.
+    /// Sends one message and returns a stream of replies.
     pub(super) async fn stream<M, R>(
         &self,
         path: &'static str,
@@ -159,7 +161,7 @@ impl Channel {
         answered.map(Response::into_inner)
     }
 
-    /// Many messages both ways.
+    /// Opens a stream of messages in both directions.
     pub(super) async fn both_ways<M, R>(
         &self,
         path: &'static str,
@@ -175,7 +177,7 @@ impl Channel {
         answered.map(Response::into_inner)
     }
 
-    /// It can no longer be spoken to.
+    /// Marks the connection as closed. Does not close the socket.
     pub(super) fn close(&self, reason: &str) {
         self.closed.close(reason);
     }
@@ -184,23 +186,24 @@ impl Channel {
         self.closed.is_told()
     }
 
-    /// Until it can no longer be spoken to; why.
+    /// Waits until the connection is closed. Returns the reason.
     pub(super) async fn closed(&self) -> Arc<str> {
         self.closed.reason().await
     }
 }
 
-/// Runs the tasks of a connection in the runtime of its pool: a caller's runtime may end before the call does.
+/// Runs the tasks of a connection in the runtime of its pool, because a caller's runtime may end before the call
+/// does.
 #[derive(Clone)]
 struct Tasks {
     runtime: Handle,
-    /// What the libraries behind gRPC may log, made once: making one for each task is expensive.
+    /// Limits what the libraries behind gRPC may log. Created once, because creating it for each task is expensive.
     subscriber: Dispatch,
 }
 
 impl Tasks {
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        // In a block of its own: work that is done is dropped with this subscriber, too.
+        // The block drops the finished work within this subscriber.
         let work = async move {
             work.await;
         };
@@ -214,14 +217,14 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
     }
 }
 
-/// Who ended an RPC that has no reply.
+/// What ended an RPC that has no reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RpcEnd {
-    /// The worker, with a status.
+    /// The worker sent a status.
     WithStatus,
-    /// The worker, or its deadline: the stream was cancelled.
+    /// The worker or its deadline cancelled the stream.
     Cancelled,
-    /// The end of its connection: then the end of the worker says why, and not the RPC.
+    /// The connection ended. The error then comes from the end of the worker, not from the RPC.
     WithConnection,
 }
 

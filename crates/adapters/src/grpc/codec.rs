@@ -1,5 +1,5 @@
-//! Decodes replies. Parts that grow when they are decoded are bounded while they are still bytes: an empty string takes two bytes on the
-//! wire and 24 in memory, so the length of a reply bounds nothing.
+//! Decodes replies. The parts that grow when decoded are limited before decoding: an empty string takes two bytes on
+//! the wire and 24 in memory, so the length of a reply does not limit its size in memory.
 
 use std::marker::PhantomData;
 
@@ -11,14 +11,14 @@ use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
 use super::messages::{CallReply, FromWorker, HelloReply, health};
 
-/// How many reports of telemetry a reply may have.
+/// The maximum number of telemetry reports in a reply.
 const MOST_TELEMETRY: usize = 10_000;
-/// The longest error.
+/// The maximum length of an error.
 const LONGEST_ERROR: usize = 1 << 20;
 
 /// A message of a worker.
 pub(super) trait RpcReply: Message + Default + 'static {
-    /// Refuses bytes that would cost too much once they are decoded.
+    /// Rejects bytes that would need too much memory once decoded.
     fn check(_bytes: &[u8]) -> Result<(), &'static str> {
         Ok(())
     }
@@ -42,13 +42,14 @@ impl RpcReply for CallReply {
     }
 }
 
-// No longer than a few times its bytes.
+// Its decoded size is at most a few times its encoded size.
 impl RpcReply for FromWorker {}
 // Its length is limited.
 impl RpcReply for HelloReply {}
 impl RpcReply for health::Response {}
 
-/// The fields of a message, each with its number and the length of what it holds. Ends at what is none: the decoder tells.
+/// The fields of a message: the number of each, and the length of its contents. Stops at an invalid field, which the
+/// decoder reports.
 struct Fields<'a>(&'a [u8]);
 
 impl Iterator for Fields<'_> {
@@ -75,7 +76,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     prost::encoding::decode_varint(bytes).ok()
 }
 
-/// See the module.
+/// Encodes requests, and checks replies before they are decoded.
 pub(super) struct ReplyCodec<M, R>(PhantomData<(M, R)>);
 
 impl<M, R> Default for ReplyCodec<M, R> {
@@ -106,12 +107,12 @@ impl<R: RpcReply> Decoder for ReplyDecoder<R> {
     type Error = Status;
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<R>, Status> {
-        // The whole message: tonic hands it over in one piece.
+        // tonic passes the whole message in one piece.
         if buf.chunk().len() < buf.remaining() {
             return Err(Status::internal("its reply came in pieces"));
         }
         R::check(buf.chunk())
-            .map_err(|fault| Status::resource_exhausted(format!("its reply is refused: {fault}")))?;
+            .map_err(|fault| Status::resource_exhausted(format!("its reply is rejected: {fault}")))?;
         self.0.decode(buf)
     }
 }
@@ -137,7 +138,7 @@ mod tests {
         };
         assert_eq!(checked(&error(1000)), Ok(()));
         assert!(checked(&error(LONGEST_ERROR)).is_err());
-        // Said twice, its parts are put together.
+        // The parts of a field that occurs twice are merged.
         let half = error(LONGEST_ERROR / 3).encode_to_vec();
         assert_eq!(CallReply::check(&half), Ok(()));
         assert!(CallReply::check(&[&half[..], &half[..]].concat()).is_err());

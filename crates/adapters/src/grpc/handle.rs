@@ -26,28 +26,29 @@ const CALL: &str = "/snakepit.v1.Worker/Call";
 const STREAM: &str = "/snakepit.v1.Worker/Stream";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 
-/// See the module.
+/// The handle of a gRPC worker.
 pub(super) struct GrpcHandle {
     pub(super) process: custody::WorkerProcess,
     pub(super) introduction: Introduction,
     pub(super) channel: Channel,
-    /// How it was greeted.
+    /// The greeting, for repeating it.
     pub(super) hello: HelloRequest,
-    /// How often it has answered that again.
+    /// The number of repeated greetings that were answered.
     pub(super) beats: Arc<AtomicU64>,
     pub(super) calls: Arc<GrpcCalls>,
-    /// None if the worker knows calls and nothing else.
+    /// `None` if the worker supports only calls.
     pub(super) link: Option<Arc<GrpcLink>>,
-    /// Whether it knows the engine's own commands.
+    /// Whether the worker knows the engine's own commands.
     pub(super) knows_engine: bool,
     pub(super) format: ValueFormat,
     pub(super) home: Option<SocketDir>,
-    /// The pipe, and the signal that brings stacks; none if the worker has none, or is not the process that was started.
+    /// The stack pipe, and the signals that make the worker write its stacks. `None` if the worker has no such
+    /// signals or is not the process that was started.
     pub(super) stacks: Option<(StackPipe, StackSignals)>,
 }
 
 impl GrpcHandle {
-    /// What the RPC of a call is.
+    /// Returns the RPC of a call.
     fn rpc(self: &Arc<Self>, call: &Call) -> Result<Rpc, CallError> {
         if !self.knows_engine && is_reserved(call.command()) {
             let asks = call.command() == "snakepit.health";
@@ -78,7 +79,7 @@ impl GrpcHandle {
             Err(status) => return self.failed(id, &status, remaining).await,
         };
         loop {
-            // What is not read here stays in the window of HTTP/2, and then at the worker.
+            // Unread items stay in the window of HTTP/2, and then in the worker.
             credit.available().await;
             let outcome = match replies.message().await {
                 Ok(Some(reply)) => match self.calls.item(id, reply) {
@@ -93,7 +94,7 @@ impl GrpcHandle {
         }
     }
 
-    /// Asks the worker's health service, which not every worker has.
+    /// Asks the worker's health service, which is optional.
     async fn health(&self, id: u64) {
         let request = health::Request { service: String::new() };
         let outcome = match self.channel.unary::<_, health::Response>(HEALTH, request, None).await {
@@ -101,22 +102,26 @@ impl GrpcHandle {
             Err(status) if status.code() == Code::Unimplemented => Ok(Encoded::nil()),
             Ok(health::Response { status }) => Err(RemoteError::new(
                 RemoteErrorKind::Exception,
-                format!("its health service says {status}, and {} is SERVING", health::SERVING),
+                format!(
+                    "its health service reports status {status} instead of {} (SERVING)",
+                    health::SERVING
+                ),
             )),
             Err(status) => return self.failed(id, &status, None).await,
         };
         self.calls.finish(id, outcome);
     }
 
-    /// An RPC has ended without a reply, which had so much time.
+    /// Handles an RPC that ended without a reply. `remaining` is the time that it had.
     async fn failed(&self, id: u64, status: &Status, remaining: Option<Duration>) {
         if let (RpcEnd::Cancelled, Some(_)) = (channel::ended(status), remaining) {
-            // When a caller's time is over, its own clock says, and then this is given up; the worker's may be a little fast.
+            // When the deadline passes, the caller's own clock says so, and the call is given up. The worker's clock
+            // may be a little fast.
             let _ = tokio::time::timeout(FAST_CLOCK, self.channel.closed()).await;
         }
         let error = messages::refusal(status);
         match (channel::ended(status), &self.link) {
-            // The call is given up when the end of its worker is known.
+            // The call is given up once the end of the worker is known.
             (RpcEnd::WithConnection, _) => {}
             (RpcEnd::Cancelled, Some(link)) => {
                 if self.calls.give_up_rpc(id, error) {
@@ -130,7 +135,7 @@ impl GrpcHandle {
         }
     }
 
-    /// Asks the worker for its introduction once more, which needs what a call needs. Any answer will do.
+    /// Asks the worker for its introduction again, which requires what a call requires. Any answer counts.
     fn greet_again(&self, answered: impl FnOnce() + Send + 'static) {
         let (channel, hello) = (self.channel.clone(), self.hello.clone());
         self.channel.spawn(async move {
@@ -141,7 +146,7 @@ impl GrpcHandle {
         });
     }
 
-    /// Ends the connection, and settles all calls.
+    /// Stops using the connection, and settles all calls.
     fn give_up(&self) {
         self.channel.close("it was ended");
         if let Some(link) = &self.link {
@@ -166,7 +171,7 @@ enum Rpc {
     Call(CallRequest),
     Stream(CallRequest),
     Health,
-    /// The worker has no use for it.
+    /// The worker does not know the command and needs none: answered at once.
     Nothing,
 }
 
@@ -199,15 +204,16 @@ impl Handle for GrpcHandle {
             Ok(rpc) => rpc,
             Err(error) => return call.fail(error),
         };
-        // A worker that broke the protocol may live. What comes for it is kept until its end is known: the pool does not
-        // know yet, and would choose it again.
+        // A worker that broke the protocol may still run. The pool does not know yet and would assign the call to it
+        // again, so the call is kept until the end of the worker is known.
         self.calls.begin(call, |call| (!self.channel.is_closed()).then(|| rpc.start(&self, call)));
     }
 
     fn cancel(&self, call: CallId, stage: CancelStage) {
         let id = call.get();
         match (stage, &self.link) {
-            // Nobody tells when it is over: that is when the worker can serve again.
+            // Without a link, the worker does not report the end of a call. The call counts as ended once the worker
+            // serves again.
             (CancelStage::Ask, None) => {
                 if self.calls.give_up_rpc(id, cancelled()) {
                     let calls = Arc::clone(&self.calls);
@@ -256,7 +262,7 @@ impl Handle for GrpcHandle {
     }
 
     fn beats(&self) -> Option<u64> {
-        // One with a link has been greeted by its engine, and hears of nothing twice.
+        // By the protocol, only a worker without a link is greeted again.
         self.link.is_none().then(|| self.beats.load(Ordering::Relaxed))
     }
 
@@ -270,10 +276,10 @@ impl Handle for GrpcHandle {
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
         async move {
-            // The pool drops this future when it loses patience, and the calls must be settled all the same.
+            // The pool drops this future when its patience runs out, and the calls must be settled nevertheless.
             let _calls = OnDrop(|| self.give_up());
             if reason == Reason::Died {
-                // What it had answered counts: it is read already, or lies in the socket before its end.
+                // Answers that the worker gave before it died count. They were already read, or are in the socket.
                 let _ = tokio::time::timeout(LAST_ANSWERS, self.channel.closed()).await;
             }
             if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
@@ -281,7 +287,8 @@ impl Handle for GrpcHandle {
                 if let Some(link) = &self.link {
                     link.hang_up();
                 }
-                // One that has no link hears of its end by a signal, once this returns. But what it has, it may yet begin.
+                // A worker without a link learns of its end by a signal, sent after this function returns. It may
+                // still start the calls it holds.
                 if self.link.is_some() || !self.calls.is_empty() {
                     self.process.exited().await;
                 }

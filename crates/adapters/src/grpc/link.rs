@@ -21,38 +21,38 @@ use crate::transport::{beginning, log_text};
 use crate::value::{Encoded, ValueError};
 use crate::worker::Output;
 
-/// So much of a text of progress is told.
+/// The maximum length of a progress text. The rest is cut off.
 const PROGRESS: usize = 8 * 1024;
-/// So many bytes of answers may wait to be taken.
+/// The maximum number of bytes of answers that wait to be sent.
 const ROOM: u32 = 1 << 20;
 
-/// What a message takes up beside its bytes.
+/// The overhead of a message, in bytes.
 const MESSAGE: usize = 64;
 
-/// A message, and the room that it takes up until it is on its way.
+/// A message, and the permit for the room that it takes until it is sent.
 type OutgoingMessage = (FromHost, Option<OwnedSemaphorePermit>);
 
-/// The host's side.
+/// The host's side of a link.
 pub(super) struct GrpcLink {
     calls: Arc<GrpcCalls>,
     output: Arc<Output>,
     max_frame: usize,
     format: ValueFormat,
-    /// None once the host has hung up.
+    /// `None` once the host has hung up.
     says: Mutex<Option<mpsc::UnboundedSender<OutgoingMessage>>>,
     room: Arc<Semaphore>,
     tools: Mutex<HostTools>,
 }
 
 impl GrpcLink {
-    /// The link, and what it says.
+    /// Returns the link and the stream of messages that the host sends through it.
     pub(super) fn new(
         calls: Arc<GrpcCalls>,
         output: Arc<Output>,
         max_frame: usize,
         format: ValueFormat,
     ) -> (Arc<Self>, impl Stream<Item = FromHost> + Send + 'static) {
-        // Bounded by the room that all answers take, and by two cancels for each call that the worker holds.
+        // Bounded by the room for answers and by two cancels for each call that the worker holds.
         let (says, mut said) = mpsc::unbounded_channel::<OutgoingMessage>();
         let link = Self {
             calls,
@@ -74,17 +74,18 @@ impl GrpcLink {
     fn say(&self, call: u64, said: from_host::Said, room: Option<OwnedSemaphorePermit>) {
         let says = self.says.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(says) = &*says {
-            // The worker may be gone; then others tell.
+            // If the worker is gone, its end is reported elsewhere.
             let _ = says.send((FromHost { call, said: Some(said) }, room));
         }
     }
 
-    /// The RPC of a call is over. 1: the worker is to say when the call is; 2: it is to be interrupted.
+    /// Tells the worker that the RPC of a call is over. Stage 1 asks the worker to report the end of the call; stage
+    /// 2 asks it to interrupt the call.
     pub(super) fn cancel(&self, call: u64, stage: u32) {
         self.say(call, from_host::Said::Cancel(Cancel { stage }), None);
     }
 
-    /// The host is done with the worker.
+    /// Closes the host's side of the link.
     pub(super) fn hang_up(&self) {
         self.says.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -93,7 +94,7 @@ impl GrpcLink {
         self.tools().end_all();
     }
 
-    /// Hears the worker until it has nothing more to say, and says why that is.
+    /// Handles the worker's messages until the link ends. Returns the reason for the end.
     pub(super) async fn listen(self: &Arc<Self>, mut messages: Streaming<FromWorker>) -> String {
         loop {
             match messages.message().await {
@@ -137,17 +138,17 @@ impl GrpcLink {
         Ok(())
     }
 
-    /// A call was answered: nothing runs for it any more.
+    /// Ends the tool runs of a call that was answered.
     pub(super) fn end_of(&self, call: u64) {
         self.tools().end_of(call);
     }
 
-    /// Runs a tool beside the link. The error is the fault of the worker.
+    /// Runs a tool beside the link. An error is a protocol violation by the worker.
     async fn tool_call(self: &Arc<Self>, call: u64, asked: ToolCall) -> Result<(), String> {
         let (id, bytes) = (asked.id, messages::len(asked.args.as_ref()));
         let admission = self.tools().admit(id, bytes, self.max_frame)?;
         if let ToolAdmission::Refused(reason) = admission {
-            // Nothing else is heard meanwhile: one that asks on and on must read what it is answered.
+            // No other message is read meanwhile, so a worker that keeps asking must read the answers.
             if let Some((answer, bytes, _)) = encode(&**self, id, &ToolReply::Error(reason)) {
                 let room = self.room(bytes).await;
                 self.answer(call, id, answer, room);
@@ -156,15 +157,16 @@ impl GrpcLink {
         }
         let trace = asked.trace();
         let args = asked.args.map_or_else(|| Ok(Encoded::nil()), |args| args.read(self.format.integers));
-        let args = args.map_err(|error| format!("it asked for a tool with what cannot be read: {error}"))?;
+        let args =
+            args.map_err(|error| format!("it called a tool with arguments that cannot be read: {error}"))?;
         let Some(answer) = self.calls.with(call, |call| call.ask_within(&asked.tool, args, trace)) else {
             return Ok(());
         };
         let stream = asked.stream.map(|first| Portion { items: first.items, bytes: first.bytes });
-        // Under the lock: it finds itself among them, however quick it is.
+        // The lock is held, so the run finds its own entry, however fast it is.
         self.tools().start(self, ToolRequest { call, id, bytes, stream }, answer);
         if !self.calls.holds(call) {
-            // It was answered in between, and whoever saw to its tools did not see this one.
+            // The call was answered in between, and the code that ended its tools did not see this one.
             self.tools().end(id);
         }
         Ok(())
@@ -174,7 +176,8 @@ impl GrpcLink {
         self.say(call, from_host::Said::ToolAnswer(ToolAnswer { id, answer: Some(answer) }), room);
     }
 
-    /// Until there is room for so many bytes, and the message around them. More than there is room for at all takes all of it.
+    /// Waits until there is room for this many bytes and the message around them. A request for more than the whole
+    /// room takes all of it.
     async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let wanted = u32::try_from(bytes.saturating_add(MESSAGE)).unwrap_or(ROOM).min(ROOM);
         Arc::clone(&self.room).acquire_many_owned(wanted).await.ok()

@@ -1,4 +1,4 @@
-//! The messages of `spec/snakepit.proto`, and how calls, values and errors become them.
+//! The messages of `spec/snakepit.proto`, and their conversions from and to calls, values and errors.
 
 use bytes::Bytes;
 use tonic::{Code, Status};
@@ -27,19 +27,19 @@ pub(super) use compiled::{
 /// The version of the protocol.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// Errors may have so many causes: a worker could nest them without end.
+/// The maximum number of causes of an error. A worker could nest them without end.
 const MAX_CAUSES: usize = 32;
 
-/// How a worker wants its values.
+/// How values are sent to a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ValueFormat {
     pub(super) encoding: Encoding,
-    /// How far integers go in JSON.
+    /// The range of integers in JSON.
     pub(super) integers: Integers,
 }
 
 impl Value {
-    /// A value as the worker wants it.
+    /// Encodes a value in the worker's format.
     pub(super) fn new(value: &Encoded, format: ValueFormat) -> Result<Self, ValueError> {
         let data = match format.encoding {
             Encoding::Msgpack => value.inlined()?,
@@ -52,7 +52,7 @@ impl Value {
         Ok(Self { data, encoding: format.encoding.into() })
     }
 
-    /// A value as it came.
+    /// Decodes a value in the encoding that it names.
     pub(super) fn read(self, integers: Integers) -> Result<Encoded, ValueError> {
         match Encoding::try_from(self.encoding) {
             Ok(Encoding::Msgpack) => Encoded::from_payload(self.data, false),
@@ -62,11 +62,13 @@ impl Value {
     }
 }
 
-/// The request of a call.
+/// Returns the request of a call.
 pub(super) fn request(call: &Call, format: ValueFormat) -> Result<CallRequest, ValueError> {
     let args = match call.input() {
         Input::One(args) => Value::new(args, format)?,
-        Input::Many(_) => return Err(ValueError::unsendable("many calls at a time cannot travel over gRPC")),
+        Input::Many(_) => {
+            return Err(ValueError::unsendable("many calls at a time cannot be sent over gRPC"));
+        }
     };
     let trace = call.trace();
     Ok(CallRequest {
@@ -82,7 +84,7 @@ pub(super) fn request(call: &Call, format: ValueFormat) -> Result<CallRequest, V
 }
 
 impl ToolCall {
-    /// The trace that the tool belongs to.
+    /// Returns the trace that the tool call belongs to.
     pub(super) fn trace(&self) -> Option<TraceContext> {
         read_trace(self.traceparent.as_deref()?, self.tracestate.as_deref())
     }
@@ -130,7 +132,7 @@ impl From<&RemoteError> for Error {
     }
 }
 
-/// The error of a worker that failed an RPC in gRPC's own way.
+/// Returns the error of an RPC that the worker failed with a gRPC status.
 pub(super) fn refusal(status: &Status) -> RemoteError {
     let kind = match status.code() {
         Code::InvalidArgument => RemoteErrorKind::BadArgument,
@@ -147,32 +149,32 @@ pub(super) fn refusal(status: &Status) -> RemoteError {
         .bounded()
 }
 
-/// What came cannot be read.
+/// Returns the error for a reply that cannot be decoded.
 pub(super) fn unreadable(error: &ValueError) -> RemoteError {
     RemoteError::new(RemoteErrorKind::BadPayload, format!("the worker's answer cannot be read: {error}"))
 }
 
-/// One message of gRPC's health service: the name of a service, and a status.
+/// The messages of gRPC's health service.
 pub(super) mod health {
-    /// Which service is asked for; the empty name is the server.
+    /// A request for the health of a service. The empty name stands for the server.
     #[derive(Clone, PartialEq, Eq, prost::Message)]
     pub(crate) struct Request {
         #[prost(string, tag = "1")]
         pub(crate) service: String,
     }
 
-    /// How it is.
+    /// The health of the service.
     #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
     pub(crate) struct Response {
         #[prost(int32, tag = "1")]
         pub(crate) status: i32,
     }
 
-    /// `SERVING`.
+    /// The status `SERVING`.
     pub(crate) const SERVING: i32 = 1;
 }
 
-/// The bytes of a value, for those who count them.
+/// Returns the length of a value in bytes.
 pub(super) fn len(value: Option<&Value>) -> usize {
     value.map_or(0, |value| Bytes::len(&value.data))
 }

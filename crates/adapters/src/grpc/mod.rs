@@ -1,5 +1,5 @@
-//! Workers that are servers of gRPC, as `spec/snakepit.proto` has it: those in Python with the SDK that this library
-//! carries, whose files need not know it, and those of strangers that speak the same.
+//! Workers that are gRPC servers and implement `spec/snakepit.proto`: Python workers with the bundled SDK, and
+//! programs in any language. The file of a Python worker needs no change.
 //!
 //! ```
 //! use snakepit::adapter::grpc::GrpcWorker;
@@ -9,9 +9,9 @@
 //! let theirs = grpc(GrpcWorker::command(["node", "worker.mjs"]).tcp());
 //! ```
 //!
-//! A worker listens on a Unix socket in a directory that only its user may enter. On TCP, which every user of the machine
-//! can reach, it is the loopback alone, and each call shows a secret of that worker. A stream is held back by the flow
-//! control of HTTP/2: what its caller has no room for is not read.
+//! A worker listens on a Unix socket in a directory that only its user may enter. A worker on TCP listens on the
+//! loopback only, which every user of the machine can reach; each call therefore carries the worker's secret. The
+//! flow control of HTTP/2 slows down a stream: the host reads only what the caller has room for.
 
 mod calls;
 mod channel;
@@ -45,12 +45,12 @@ use link::GrpcLink;
 use messages::{Encoding, FromWorker, HelloReply, HelloRequest, PROTOCOL, ValueFormat};
 use snakepit_core::PoolOptions;
 
-/// Where a worker finds the pipe for its stacks.
+/// The file descriptor of the worker's stack pipe.
 const STACK_FD: i32 = 3;
 const HELLO: &str = "/snakepit.v1.Worker/Hello";
 const LINK: &str = "/snakepit.v1.Worker/Link";
 
-/// A worker that is a server of gRPC.
+/// A worker that is a gRPC server.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GrpcWorker {
@@ -64,7 +64,7 @@ enum GrpcLaunch {
     Command(Program),
 }
 
-/// What it listens on.
+/// What the worker listens on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum GrpcTransport {
     Unix,
@@ -72,24 +72,24 @@ enum GrpcTransport {
 }
 
 impl GrpcWorker {
-    /// A worker written in Python: a file or a module, as any other. Its environment has `grpcio` and `protobuf`
-    /// (`pip install grpcio protobuf`).
+    /// Creates a Python worker from a file or a module, as for any Python pool. Its environment needs `grpcio` and
+    /// `protobuf` (`pip install grpcio protobuf`).
     pub fn python(worker: impl Into<PythonWorker>) -> Self {
         Self { kind: GrpcLaunch::Python(Box::new(worker.into())), over: GrpcTransport::Unix }
     }
 
-    /// A program that speaks `spec/snakepit.proto`.
+    /// Creates a worker from a program that implements `spec/snakepit.proto`.
     pub fn command(program: impl Into<Program>) -> Self {
         Self { kind: GrpcLaunch::Command(program.into()), over: GrpcTransport::Unix }
     }
 
-    /// Asks it to listen on a port of the loopback, and not on a Unix socket.
+    /// Makes the worker listen on a port of the loopback instead of a Unix socket.
     pub fn tcp(mut self) -> Self {
         self.over = GrpcTransport::Tcp;
         self
     }
 
-    /// A variable of its environment.
+    /// Sets an environment variable.
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.kind = match self.kind {
             GrpcLaunch::Python(worker) => GrpcLaunch::Python(Box::new(worker.env(key, value))),
@@ -98,7 +98,7 @@ impl GrpcWorker {
         self
     }
 
-    /// Its working directory.
+    /// Sets the working directory.
     pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.kind = match self.kind {
             GrpcLaunch::Python(worker) => GrpcLaunch::Python(Box::new(worker.current_dir(dir))),
@@ -114,7 +114,7 @@ impl<W: Into<PythonWorker>> From<W> for GrpcWorker {
     }
 }
 
-/// A pool of workers that are servers of gRPC. Its name is that of the file, module or program.
+/// Returns the options of a pool of gRPC workers. The pool is named after the file, module or program.
 pub fn pool(worker: impl Into<GrpcWorker>) -> PoolOptions {
     let GrpcWorker { kind, over } = worker.into();
     let (name, launch) = match kind {
@@ -124,7 +124,7 @@ pub fn pool(worker: impl Into<GrpcWorker>) -> PoolOptions {
     PoolOptions::new(name, GrpcAdapter { launch, over })
 }
 
-/// The longest answer to Hello.
+/// The maximum length of the reply to Hello.
 const LONGEST_HELLO: usize = 1 << 20;
 
 struct GrpcAdapter {
@@ -171,7 +171,7 @@ impl Adapter for GrpcAdapter {
     }
 }
 
-/// Starts a worker, and speaks to it once it says that it is ready.
+/// Starts a worker, waits until it is ready, and greets it.
 async fn greet(
     spawner: &Spawner,
     command: Command,
@@ -195,7 +195,7 @@ async fn greet(
     let format = ValueFormat { encoding, integers: Integers::of(&hello.features) };
     let calls = Arc::new(GrpcCalls::new(spawner.concurrency(), format.integers));
     let link = has("link").then(|| open_link(spawner, &channel, &calls, format));
-    // A signal that the process does not expect would end it, and what we started may be a script around it.
+    // A signal that the process does not handle would end it, and the started process may be a wrapper script.
     let is_itself = announcement.pid.is_some() && own_number(process.pid().as_raw()) == announcement.pid;
     let introduction = Introduction {
         commands: if hello.commands.is_empty() {
@@ -222,7 +222,7 @@ async fn greet(
     })
 }
 
-/// The signals at which a worker tells where it is, if it does.
+/// Returns the signals at which the worker dumps its stacks, or `None` if it has none.
 fn stack_signals(hello: &HelloReply) -> Option<StackSignals> {
     let said = |signal: i32| (signal > 0).then_some(signal);
     Some(StackSignals { threads: said(hello.stack_signal)?, tasks: said(hello.tasks_signal) })
@@ -269,7 +269,7 @@ async fn say_hello(
     Ok(hello)
 }
 
-/// Opens the link. Its end is the end of the worker.
+/// Opens the link. When the link ends, the worker counts as broken.
 fn open_link(
     spawner: &Spawner,
     channel: &Channel,

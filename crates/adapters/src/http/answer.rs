@@ -1,4 +1,4 @@
-//! What a worker answers: a value, an error, or a stream.
+//! Decodes the responses of workers: a value, an error or a stream.
 
 use hyper::{HeaderMap, StatusCode, header};
 use serde::de::IgnoredAny;
@@ -11,10 +11,10 @@ use crate::call::{RemoteError, RemoteErrorKind};
 use crate::json::{self, Integers};
 use crate::value::{Encoded, Map, Value};
 
-/// How a body is to be read.
+/// How to read a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AnswerBody {
-    /// There is none.
+    /// There is no body.
     Nothing,
     Json,
     Text,
@@ -23,7 +23,7 @@ pub(super) enum AnswerBody {
 }
 
 impl AnswerBody {
-    /// By its status and its content type; without a type, it is JSON.
+    /// Chooses by the status and the content type. Without a content type, the body is JSON.
     pub(super) fn of(status: StatusCode, headers: &HeaderMap, reading: AnswerReading) -> Self {
         if reading.is_head || status == StatusCode::NO_CONTENT {
             return Self::Nothing;
@@ -43,7 +43,7 @@ impl AnswerBody {
         }
     }
 
-    /// How it comes to a caller who asked for a stream; none if it has one value.
+    /// Returns the stream format for a caller that asked for a stream, or `None` if the body is a single value.
     pub(super) fn as_stream(self) -> Option<StreamForm> {
         match self {
             Self::Nothing | Self::Json => None,
@@ -53,7 +53,7 @@ impl AnswerBody {
         }
     }
 
-    /// A value, from the whole of it.
+    /// Decodes a value from the complete body.
     pub(super) fn value(self, body: Vec<u8>, integers: Integers) -> Result<Encoded, RemoteError> {
         match self {
             Self::Nothing => Ok(Encoded::nil()),
@@ -66,7 +66,7 @@ impl AnswerBody {
     }
 }
 
-/// Whether a parameter of a content type leaves a text what it should be. Another charset's bytes are nobody's business here.
+/// Reports whether a text with this parameter of a content type is UTF-8. Other charsets are passed on as bytes.
 fn is_unicode(parameter: &str) -> bool {
     match parameter.strip_prefix("charset=") {
         Some(charset) => matches!(charset.trim_matches('"'), "utf-8" | "utf8" | "us-ascii"),
@@ -74,7 +74,7 @@ fn is_unicode(parameter: &str) -> bool {
     }
 }
 
-/// What a part of a stream is to the caller; none for the mark at its end.
+/// Decodes an item of a stream. Returns `None` for the mark at the end.
 pub(super) fn item(piece: StreamPiece, integers: Integers) -> Result<Option<Encoded>, RemoteError> {
     let item = match piece {
         StreamPiece::End => return Ok(None),
@@ -96,7 +96,7 @@ pub(super) fn item(piece: StreamPiece, integers: Integers) -> Result<Option<Enco
     item.map(Some)
 }
 
-/// Events are UTF-8; the standard replaces anything else.
+/// Decodes the text of an event, which is UTF-8. As the standard demands, invalid bytes are replaced.
 fn lossy(text: &[u8]) -> Value {
     Value::Str(String::from_utf8_lossy(text).into_owned())
 }
@@ -112,7 +112,7 @@ fn encoded(value: &Value) -> Result<Encoded, RemoteError> {
     Encoded::encode(value).map_err(|error| bad_value(error.to_string()))
 }
 
-/// A value in JSON.
+/// Decodes a JSON value.
 fn read_json(text: &[u8], integers: Integers) -> Result<Encoded, RemoteError> {
     json::read(text, integers)
         .map_err(|error| bad_value(format!("the worker's answer cannot be read: {error}")))
@@ -122,7 +122,7 @@ pub(super) fn bad_value(message: impl Into<String>) -> RemoteError {
     RemoteError::new(RemoteErrorKind::BadValue, message)
 }
 
-/// All of a body, up to a limit.
+/// Reads a complete body up to a limit.
 pub(super) async fn collect(mut body: Payload, limit: usize) -> Result<Vec<u8>, BodyError> {
     let mut all = Vec::new();
     while let Some(data) = body.next().await? {
@@ -134,7 +134,7 @@ pub(super) async fn collect(mut body: Payload, limit: usize) -> Result<Vec<u8>, 
     Ok(all)
 }
 
-/// The beginning of a body, up to a limit; whether it is the whole of it.
+/// Reads the beginning of a body up to a limit. The boolean is true if it is the complete body.
 pub(super) async fn beginning(mut body: Payload, limit: usize) -> Result<(Vec<u8>, bool), BodyError> {
     let mut all = Vec::new();
     while let Some(data) = body.next().await? {
@@ -147,7 +147,8 @@ pub(super) async fn beginning(mut body: Payload, limit: usize) -> Result<(Vec<u8
     Ok((all, true))
 }
 
-/// What an error says: our own form, that of `FastAPI`, or whatever it is; if it says nothing, the words for that.
+/// Reads an error from a body in our own form, that of `FastAPI`, or any other. `nothing` returns the message of an
+/// empty body.
 fn said(body: &[u8], nothing: impl FnOnce() -> String) -> RemoteError {
     let said: Json =
         serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).trim().into());
@@ -166,12 +167,12 @@ fn said(body: &[u8], nothing: impl FnOnce() -> String) -> RemoteError {
     error
 }
 
-/// An event of the type `error`, by which a stream ends whose status was a good one.
+/// Returns the error of an `error` event, which ends a stream whose status was a success.
 fn event_error(data: &[u8]) -> RemoteError {
-    said(data, || "the worker ended its stream with an error, and did not say which".into())
+    said(data, || "the worker ended its stream with an error without a message".into())
 }
 
-/// An answer that is an error.
+/// Returns the error of a response with an error status.
 pub(super) fn error(status: StatusCode, body: &[u8]) -> RemoteError {
     let mut error = said(body, || format!("the worker answered with {status}"));
     let is_plain = error.type_name.is_none() && error.kind == RemoteErrorKind::Exception;
@@ -187,7 +188,7 @@ pub(super) fn error(status: StatusCode, body: &[u8]) -> RemoteError {
     error
 }
 
-/// The errors of `FastAPI`: a text, an object of the application's, or a list of what is wrong with the arguments.
+/// Reads an error of `FastAPI`: a text, an object of the application, or a list of invalid arguments.
 fn detail(detail: Json) -> RemoteError {
     let Json::Array(faults) = &detail else { return json::read_error(detail) };
     let mut error = RemoteError::new(RemoteErrorKind::Exception, String::new());
@@ -203,7 +204,7 @@ fn detail(detail: Json) -> RemoteError {
             error.message.push_str(": ");
         }
         error.message.push_str(&said);
-        // The first step is where the argument was sent: `body`.
+        // The first step is the part of the request that holds the argument, such as `body`.
         if let (None, Some(name)) = (&error.parameter, place.get(1)) {
             error.parameter = Some(name.clone());
         }

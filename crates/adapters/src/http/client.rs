@@ -1,4 +1,4 @@
-//! Connections to one worker: one per request under way. A connection is reused while the worker keeps it open.
+//! Connections to one worker, one per running request. A connection is reused while the worker keeps it open.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,23 +18,24 @@ use tokio::time::Instant;
 use super::stream::BodyStream;
 use crate::listener::{Listener, refusal};
 
-/// Servers close connections that idle, most of them after five seconds or more. One that is closed at the moment of a
-/// request leaves it unknown whether that was heard, so no connection is used that has idled for long.
+/// How long an idle connection may be reused. Servers close idle connections, most of them after five seconds or
+/// more. If one is closed at the moment of a request, it is unknown whether the worker received the request.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// How long a thread waits until a worker takes its connection, before it looks whether somebody still wants that.
+/// How long a thread waits for the worker to accept its connection before it checks whether the connection is still
+/// wanted.
 const IN_LINE: Duration = Duration::from_millis(200);
 
-/// Why there is no answer.
+/// Why a request has no response.
 #[derive(Debug)]
 pub(super) enum SendError {
-    /// Nobody listens where the worker said.
+    /// No process listens at the worker's address.
     Unreachable(io::Error),
-    /// There is no connection to be had, which is not the worker's fault: no descriptor, or no port of our own.
+    /// No connection could be opened, for want of descriptors or local ports. Not the worker's fault.
     NoConnection(io::Error),
-    /// The connection broke before anything of the request was on its way.
+    /// The connection broke before any of the request was sent.
     Unsent(hyper::Error),
-    /// The connection broke; the worker may have begun.
+    /// The connection broke, and the worker may have begun.
     Broken(hyper::Error),
 }
 
@@ -49,7 +50,7 @@ impl From<io::Error> for SendError {
     }
 }
 
-/// A connection that is in use. Dropped, it is closed, and the worker sees that nobody waits any more.
+/// A connection in use. It is closed on drop, which tells the worker that nobody waits for the response.
 pub(super) struct Connected {
     sender: SendRequest<Full<Bytes>>,
     stream: BodyStream,
@@ -64,14 +65,14 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Where the worker listens.
+/// The address of the worker.
 pub(super) enum ServerAddress {
-    /// A Unix socket, and the users who may listen there for it.
+    /// A Unix socket, and the users that may listen on it.
     Socket(PathBuf, Vec<u32>),
     Port(Arc<Listener>),
 }
 
-/// See the module.
+/// The connections to one worker.
 pub(super) struct Client {
     place: ServerAddress,
     idle: Mutex<Vec<(Instant, Connected)>>,
@@ -86,7 +87,8 @@ impl Client {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request, and says by what it travels. The connection is to be given back when the answer is read.
+    /// Sends a request, and passes the socket that carries it to `travels_by`. Give the connection back once the
+    /// response is read.
     pub(super) async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -109,7 +111,7 @@ impl Client {
             match connected.sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, connected)),
                 Err(mut error) => match error.take_message() {
-                    // Closed by the worker while it idled: nothing of it was sent.
+                    // The worker closed the idle connection, and none of the request was sent.
                     Some(unsent) if !is_fresh => request = unsent,
                     Some(_) => return Err(SendError::Unsent(error.into_error())),
                     None => return Err(SendError::Broken(error.into_error())),
@@ -118,9 +120,9 @@ impl Client {
         }
     }
 
-    /// The answer was read to its end: the connection may serve another request.
+    /// Makes a connection available for other requests, once its response was read to the end.
     pub(super) fn give_back(&self, connected: Connected) {
-        // A worker may have answered a request that was cancelled: then its connection is shut on our side.
+        // A worker may answer a request that was cancelled. The host has then shut down its side of the connection.
         if !connected.sender.is_closed() && !connected.stream.is_hung_up() {
             self.idle().push((Instant::now(), connected));
         }
@@ -132,13 +134,13 @@ impl Client {
         idle.pop().map(|(_, connected)| connected)
     }
 
-    /// Closes those that nobody uses.
+    /// Closes the idle connections.
     pub(super) fn close(&self) {
         self.idle().clear();
     }
 
-    /// Whether the worker takes a connection, and closes it when nothing is said: nobody's code runs for that but the server's own.
-    /// Takes as long as the worker does.
+    /// Connects, and closes the connection without a request. Returns whether the worker accepted it and closed its
+    /// side, which runs only the code of the server itself. Waits for as long as that takes.
     pub(super) async fn answers(&self) -> bool {
         let Ok(stream) = self.open().await else { return false };
         stream.hang_up();
@@ -150,7 +152,7 @@ impl Client {
         greet(self.open().await?).await
     }
 
-    /// A connection on which nothing was sent yet.
+    /// Opens a connection. Nothing has been sent on it yet.
     pub(super) async fn open(&self) -> io::Result<BodyStream> {
         match &self.place {
             ServerAddress::Socket(path, users) => {
@@ -163,15 +165,14 @@ impl Client {
     }
 }
 
-/// Refuses whoever has put a socket of its own where the worker's should be. Nothing was sent yet.
+/// Rejects a socket on which another user than the worker's listens. Nothing has been sent yet.
 #[cfg(target_os = "linux")]
 fn check_peer(stream: &UnixStream, users: &[u32]) -> io::Result<()> {
     let listens = sockopt::socket_peercred(stream)?.uid.as_raw();
     if users.contains(&listens) {
         return Ok(());
     }
-    let message =
-        format!("the user with the number {listens} listens there, and not the worker's: nothing was sent");
+    let message = format!("user {listens} listens there instead of the worker's user: nothing was sent");
     Err(refusal(message))
 }
 
@@ -180,7 +181,7 @@ fn check_peer(_: &UnixStream, _: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Where too many wait to be taken already, the kernel lets only those wait who block.
+/// Connects to a Unix socket. If its backlog is full, the kernel lets only blocking callers wait.
 async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     let mut connected = UnixStream::connect(path).await;
     while connected.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
@@ -200,7 +201,7 @@ fn socket_of_our_own() -> io::Result<std::os::fd::OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Apple's systems cannot make it so in one step.
+/// Apple's systems cannot set the flag in the same step.
 #[cfg(target_vendor = "apple")]
 fn socket_of_our_own() -> io::Result<std::os::fd::OwnedFd> {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
@@ -208,7 +209,7 @@ fn socket_of_our_own() -> io::Result<std::os::fd::OwnedFd> {
     Ok(socket)
 }
 
-/// Connects, and blocks for a while if others wait.
+/// Connects, and blocks for a while if the backlog is full.
 fn wait_in_line(address: &SocketAddrUnix) -> io::Result<std::os::unix::net::UnixStream> {
     let socket = socket_of_our_own()?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(IN_LINE))?;
@@ -220,7 +221,7 @@ fn wait_in_line(address: &SocketAddrUnix) -> io::Result<std::os::unix::net::Unix
 async fn greet(stream: BodyStream) -> Result<Connected, SendError> {
     let shaken = http1::handshake(TokioIo::new(stream.clone())).await;
     let (sender, connection) = shaken.map_err(SendError::Unsent)?;
-    // Its errors are those of the requests that it carries.
+    // An error of the connection is also the error of the request that it carries.
     let task = tokio::spawn(async move { drop(connection.await) });
     Ok(Connected { sender, stream, _task: AbortOnDrop(task.abort_handle()) })
 }

@@ -7,12 +7,12 @@ use tokio::sync::Notify;
 
 use super::stream::BodyStream;
 
-/// What a call's task waits for besides the worker.
+/// Shared by a call's task and the function that cancels the call.
 #[derive(Default)]
 pub(super) struct Flow {
     pub(super) cancelled: Notify,
     is_sent: AtomicBool,
-    /// What the request travels by, once it is sent, until its stream comes back.
+    /// The socket that carries the request, from sending it until its stream begins.
     carrier: Mutex<Option<BodyStream>>,
 }
 
@@ -26,7 +26,7 @@ impl Flow {
         *self.carrier() = Some(carrier.clone());
     }
 
-    /// Whether the worker may have heard of the request.
+    /// Reports whether the worker may have received the request.
     pub(super) fn is_sent(&self) -> bool {
         self.is_sent.load(Ordering::Relaxed)
     }

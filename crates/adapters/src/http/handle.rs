@@ -1,4 +1,4 @@
-//! A worker behind HTTP: a task for each call that is under way.
+//! The handle of an HTTP worker. Each running call has a task.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,39 +27,39 @@ use crate::json::Integers;
 use crate::transport::Closed;
 use crate::value::Encoded;
 
-/// So much is read of an answer that is an error.
+/// The maximum number of bytes to read from the body of an error.
 const LONGEST_ERROR: usize = 256 * 1024;
 
-/// See the module.
+/// The handle of an HTTP worker.
 pub(super) struct HttpHandle {
     process: custody::WorkerProcess,
-    /// What it listens on.
+    /// What the worker listens on.
     reserved: Reserved,
     client: Arc<Client>,
-    /// How often it has shown that it takes connections.
+    /// How often the worker has proved that it accepts connections.
     beats: Arc<AtomicU64>,
     requests: Requests,
     max_body: usize,
     integers: Integers,
     introduction: Introduction,
-    /// Where calls get their tasks, whoever hands them over.
+    /// The runtime of the calls' tasks, independent of the callers' runtimes.
     runtime: tokio::runtime::Handle,
     held: Mutex<HeldCalls<RunningRequest>>,
-    /// A call is not under way any more.
+    /// Notified when a call's task ends.
     concluded: Notify,
     closed: Closed,
 }
 
 /// The task of a call.
 struct RunningRequest {
-    /// None for the moment in which it is made.
+    /// `None` while the task is being spawned.
     task: Option<AbortHandle>,
     flow: Arc<Flow>,
-    /// The task is over, and the call waits for the end of its worker.
+    /// Whether the task is over. The call then waits for the end of its worker.
     is_over: bool,
 }
 
-/// How the request of a call ends: the outer error leaves the call without an outcome.
+/// The end of a call's request. The outer error leaves the call without an outcome.
 type RequestOutcome = Result<Result<Encoded, RemoteError>, SendError>;
 
 impl HttpHandle {
@@ -90,12 +90,12 @@ impl HttpHandle {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the task of a call, if the worker holds the call.
+    /// Applies a function to the task of a call, if the worker holds the call.
     fn running<T>(&self, id: u64, change: impl FnOnce(&mut RunningRequest) -> T) -> Option<T> {
         self.held().get_mut(id).map(|held| change(&mut held.data))
     }
 
-    /// Asks the worker. With a credit, the caller takes a stream.
+    /// Sends the request and reads the response. `credit` is present if the caller asked for a stream.
     async fn ask(&self, prepared: Prepared, id: u64, credit: Option<&Credit>, flow: &Flow) -> RequestOutcome {
         let Prepared { request, reading } = prepared;
         let (response, connected) = self.client.send(request, |carrier| flow.travels_by(carrier)).await?;
@@ -110,7 +110,7 @@ impl HttpHandle {
         }
         let body = AnswerBody::of(status, response.headers(), reading);
         match (body, credit) {
-            // Not read first: it may have no end.
+            // The stream is not read first, because it may be endless.
             (AnswerBody::Stream(_), None) => Ok(body.value(Vec::new(), self.integers)),
             (body, asked) => {
                 if let (Some(form), Some(credit)) = (body.as_stream(), asked) {
@@ -119,7 +119,7 @@ impl HttpHandle {
                 let said = self.collect(response, connected).await?;
                 let value = said.and_then(|said| body.value(said, self.integers));
                 if let (Some(_), Ok(value)) = (asked, &value) {
-                    // A command that does not stream has one value.
+                    // The result of a command that does not stream becomes the only item.
                     self.held().item(id, value.clone());
                 }
                 Ok(value)
@@ -127,7 +127,7 @@ impl HttpHandle {
         }
     }
 
-    /// The whole body. The connection can be used again.
+    /// Reads the complete body. Afterwards, the connection can be reused.
     async fn collect(
         &self,
         response: Response<Incoming>,
@@ -146,25 +146,25 @@ impl HttpHandle {
         }
     }
 
-    /// What became of an answer that cannot be read.
+    /// Returns the error of a response that cannot be read.
     fn unread(&self, error: BodyError) -> Result<RemoteError, SendError> {
         match error {
             BodyError::Broken(error) => Err(SendError::Broken(error)),
             BodyError::TooLong => Ok(self.too_long()),
             BodyError::Undecodable(error) => Ok(answer::bad_value(format!(
-                "the worker's answer is not the gzip that it says it is: {error}"
+                "the worker's answer is not gzip, although its header says so: {error}"
             ))),
         }
     }
 
-    /// What an answer says that is an error. Of one that is long, its beginning is enough.
+    /// Reads the error of a response. The beginning of a long one is enough.
     async fn error(
         &self,
         status: StatusCode,
         response: Response<Incoming>,
         connected: Connected,
     ) -> Result<RemoteError, SendError> {
-        // One that cannot be decoded has its status still.
+        // The status counts even if the body cannot be decoded.
         let Ok(body) = Payload::of(response) else { return Ok(answer::error(status, b"")) };
         let (said, is_whole) = match answer::beginning(body, self.max_body.min(LONGEST_ERROR)).await {
             Ok(read) => read,
@@ -189,7 +189,7 @@ impl HttpHandle {
         (id, credit): (u64, &Credit),
         flow: &Flow,
     ) -> RequestOutcome {
-        // One that is in the middle of a stream hears of its end by its next piece.
+        // A worker in the middle of a stream notices a cancellation when it sends the next piece.
         drop(flow.carrier().take());
         let mut body = match Payload::of(response) {
             Ok(body) => body,
@@ -207,7 +207,7 @@ impl HttpHandle {
                 match answer::item(piece, self.integers) {
                     Ok(Some(item)) => {
                         self.held().item(id, item);
-                        // Meanwhile the worker is held up by its socket.
+                        // Meanwhile, the socket blocks the worker.
                         credit.available().await;
                     }
                     Ok(None) => return Ok(Ok(Encoded::nil())),
@@ -224,8 +224,8 @@ impl HttpHandle {
         }
     }
 
-    /// A call that was cancelled is over when its worker has closed the request, too, or has answered: one that does neither is
-    /// busy, and not free for others.
+    /// Waits for the end of a cancelled call. The call ends once the worker has closed the request too, or has
+    /// answered. A worker that has done neither is busy, and not free for other calls.
     async fn call_off(
         &self,
         asked: Pin<Box<dyn Future<Output = RequestOutcome> + Send + '_>>,
@@ -235,7 +235,7 @@ impl HttpHandle {
         match carrier {
             None if !flow.is_sent() => {}
             None => {
-                // Closed, in the middle of its answer.
+                // The connection is closed in the middle of the response.
                 drop(asked);
                 self.client.answers().await;
             }
@@ -251,20 +251,20 @@ impl HttpHandle {
         Ok(Err(RemoteError::new(RemoteErrorKind::Cancelled, "the request was closed")))
     }
 
-    /// The task of a call is over: answers the call, or leaves it to the end of its worker.
+    /// Finishes a call whose task is over, or leaves it to the end of its worker.
     async fn conclude(&self, id: u64, outcome: RequestOutcome) {
         let lost = match outcome {
             Ok(outcome) => return self.finish(id, outcome),
             Err(lost) => lost,
         };
         let exited = tokio::time::timeout(DEATH_AFTER_BREAK, self.process.exited()).await;
-        // On a busy machine the word of its end may come later than the end.
+        // On a busy machine, the notice of the exit may arrive late.
         let is_dead = exited.is_ok() || has_ended(&self.process);
         match lost {
             SendError::Unreachable(_) | SendError::NoConnection(_) | SendError::Unsent(_) if is_dead => {
                 self.held().not_sent(id);
             }
-            // It fails with the end of its worker, which is looked into.
+            // The call fails with the end of its worker, which is being investigated.
             SendError::Broken(_) if is_dead => {}
             SendError::Unreachable(why) => {
                 // The worker is about to be replaced.
@@ -275,7 +275,7 @@ impl HttpHandle {
                 self.closed.close(&format!("it does not listen where it said: {why}"));
             }
             SendError::NoConnection(why) => {
-                let message = format!("there is no connection to the worker to be had: {why}");
+                let message = format!("no connection to the worker can be opened: {why}");
                 self.finish(id, Err(RemoteError::new(RemoteErrorKind::Exception, message)));
             }
             SendError::Unsent(why) => {
@@ -329,18 +329,19 @@ impl Handle for HttpHandle {
         let mut held = self.held();
         match held.begin(call, RunningRequest { task: None, flow: Arc::clone(&flow), is_over: false }) {
             Begun::ToSend(begun) if begun.call.is_abandoned() => {
-                // Its caller went away before it was here, and could not ask the worker.
+                // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel
+                // it.
                 flow.cancelled.notify_one();
             }
             Begun::ToSend(_) => {}
             Begun::Kept => return,
             Begun::Refused(call) => {
-                // It was chosen for this worker before the worker's end was known.
+                // The call was assigned to this worker before the worker's end was known.
                 drop(held);
                 return call.give_back();
             }
         }
-        // Its task sends it at any time from here on.
+        // From here on, the task may send the request at any time.
         held.sent(id);
         let credit = held.credit(id);
         drop(held);
@@ -366,7 +367,7 @@ impl Handle for HttpHandle {
         });
         let is_noted = self.running(id, |running| running.task = Some(task.abort_handle()));
         if is_noted.is_none() {
-            // It has its end, or the worker has.
+            // The call or its worker has already ended.
             task.abort();
         }
     }
@@ -405,7 +406,8 @@ impl Handle for HttpHandle {
         async move {
             let _tasks = OnDrop(|| self.end_tasks());
             if matches!(reason, Reason::Died | Reason::Broken(_)) {
-                // What it had answered may be on its way through a socket, and others may be about to find it gone.
+                // Answers that the worker gave may still be in a socket, and other tasks may be about to find the
+                // worker gone.
                 let _ = tokio::time::timeout(LAST_ANSWERS, self.all_concluded()).await;
             }
         }
@@ -414,7 +416,7 @@ impl Handle for HttpHandle {
 }
 
 impl HttpHandle {
-    /// Ends all tasks. Their calls are lost with the worker, except those that it never heard of.
+    /// Aborts all tasks. Their calls are lost with the worker, except those that it never received.
     fn end_tasks(&self) {
         self.client.close();
         self.reserved.remove();
@@ -425,7 +427,7 @@ impl HttpHandle {
         }
     }
 
-    /// Until no call is under way.
+    /// Waits until no call's task is running.
     async fn all_concluded(&self) {
         loop {
             let concluded = self.concluded.notified();
@@ -437,7 +439,7 @@ impl HttpHandle {
     }
 }
 
-/// Whether the main process of a worker has ended, whoever has heard of it.
+/// Reports whether the main process of a worker has ended, even if its exit was not yet reported.
 fn has_ended(process: &custody::WorkerProcess) -> bool {
     let pidfd = process.pidfd();
     let mut polled = [PollFd::new(&pidfd, PollFlags::IN)];

@@ -1,13 +1,17 @@
-//! Workers that serve HTTP on the loopback or a Unix socket: `FastAPI` under uvicorn, or anything else.
+//! Workers that serve HTTP on the loopback or a Unix socket: `FastAPI` under uvicorn, or any other server.
 //!
-//! A command is a route: `POST /COMMAND` with the arguments as JSON, or whatever request its [`Route`] describes. The answer's
-//! body is the result, and a stream is `text/event-stream`, `application/x-ndjson`, or texts and bytes as they come.
+//! A command becomes a request: `POST /COMMAND` with the arguments as JSON, or the request that its [`Route`]
+//! describes. The body of the answer is the result. A stream is `text/event-stream`, `application/x-ndjson`, or text
+//! or bytes as they arrive.
 //!
-//! As data passes them: `route.rs` is what a user says of a request, with `template.rs` for the arguments that it names; `plan.rs`
-//! is what is made of that, and `request.rs` makes the request of a call. `client.rs` has the connections, `stream.rs` is a socket
-//! that can be hung up. `payload.rs` is the body that comes back, `pieces.rs` cuts streams into items, `answer.rs` reads
-//! them. `flow.rs` is how a call is held up and ended, `handle.rs` what the pool holds. `place.rs` is where a worker is told to listen,
-//! and `readiness.rs` how the host learns that it does.
+//! The files, in the order in which data passes them:
+//!
+//! - `route.rs` describes the request of a command, and `template.rs` the arguments that it names.
+//! - `plan.rs` checks a route, and `request.rs` builds the request of a call.
+//! - `client.rs` holds the connections, and `stream.rs` is a socket that can be closed from outside.
+//! - `payload.rs` is the body of an answer, `pieces.rs` cuts streams into items, and `answer.rs` reads them.
+//! - `flow.rs` cancels requests, and `handle.rs` implements the contract with the pool.
+//! - `place.rs` chooses where a worker listens, and `readiness.rs` detects that it does.
 
 mod answer;
 mod client;
@@ -44,23 +48,23 @@ use snakepit_core::PoolOptions;
 pub use readiness::Readiness;
 pub use route::{Body, EventFormat, HttpMethod, Route};
 
-/// The variable that tells a worker the path of a Unix socket that it can listen on, where nobody else can.
+/// The variable with the path of a Unix socket for the worker to listen on. Other users cannot reach it.
 const SOCKET: &str = "SNAKEPIT_SOCKET";
-/// The variable that tells a worker the port that it is to listen on.
+/// The variable with the port that the worker must listen on.
 const PORT: &str = "SNAKEPIT_PORT";
-/// The variable that tells a worker its secret.
+/// The variable with the worker's secret.
 const SECRET: &str = "SNAKEPIT_SECRET";
 
-/// What else there is for programs that print no ready line.
+/// The hint for programs that print no ready line.
 const OTHER_WAY: &str = "\nFor a program that prints no such line, add http = { ready = \"port\" } or http = { ready = { probe = \"/healthz\" } }, \
      and put {socket} or {port} into its arguments; in Rust it is HttpWorker::ready (docs/adapters.md)";
 
 /// A worker that serves HTTP.
 ///
-/// It announces itself (see [`adapter::announce`](super::announce)), unless [`ready`](Self::ready) says otherwise. `SNAKEPIT_SOCKET`
-/// has the path of a Unix socket that it can listen on, in a directory that nobody else can enter. A server that needs a port of
-/// the loopback should answer only those requests whose header `snakepit-secret` has what is in `SNAKEPIT_SECRET`: others on the
-/// machine can reach the port, too.
+/// The worker announces itself (see [`adapter::announce`](super::announce)), unless [`ready`](Self::ready) says
+/// otherwise. `SNAKEPIT_SOCKET` is the path of a Unix socket that it can listen on, in a directory that no other user
+/// can enter. A server that needs a port of the loopback should answer a request only if its header `snakepit-secret`
+/// equals the variable `SNAKEPIT_SECRET`, because other users of the machine can reach the port, too.
 ///
 /// ```
 /// use snakepit::http;
@@ -85,7 +89,7 @@ pub struct HttpWorker {
 }
 
 impl HttpWorker {
-    /// A worker by its program.
+    /// Creates a worker from its program.
     pub fn new(program: impl Into<Program>) -> Self {
         Self {
             program: program.into(),
@@ -97,37 +101,37 @@ impl HttpWorker {
         }
     }
 
-    /// What stands before a command in its route, and before the path of a [`Route`]: with `/api`, the command `add` is at
-    /// `/api/add`.
+    /// Sets the prefix of every path, of commands and of [`Route`]s. With `/api`, the command `add` is at `/api/add`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// The method of commands that have no [`Route`], in place of `POST`.
+    /// Sets the method of commands that have no [`Route`]. The default is `POST`.
     pub fn method(mut self, method: HttpMethod) -> Self {
         self.method = method;
         self
     }
 
-    /// The request that a command becomes. A route that cannot be is told when the pool starts.
+    /// Sets the request that a command becomes. An invalid route is reported when the pool starts.
     pub fn route(mut self, command: impl Into<String>, route: Route) -> Self {
         self.routes.push((command.into(), route));
         self
     }
 
-    /// How the host learns that the worker is ready, in place of the ready line.
+    /// Sets how the host learns that the worker is ready. The default is the ready line.
     ///
-    /// With [`Readiness::Port`] and [`Readiness::Probe`] the host says where the worker listens: `{socket}` in the program's arguments
-    /// and in the values of its variables stands for the path of a Unix socket, `{port}` for a port that is free. Without either it
-    /// is the socket, which is also in `SNAKEPIT_SOCKET`; a port is also in `SNAKEPIT_PORT`.
+    /// With [`Readiness::Port`] and [`Readiness::Probe`], the host tells the worker where to listen. In the program's
+    /// arguments and in the values of its variables, `{socket}` stands for the path of a Unix socket and `{port}` for
+    /// a free port. Without either, the worker gets a socket. The path of the socket is also in `SNAKEPIT_SOCKET`,
+    /// the port in `SNAKEPIT_PORT`.
     pub fn ready(mut self, readiness: Readiness) -> Self {
         self.readiness = readiness;
         self
     }
 
-    /// The port that the program listens on whatever it is told, for [`Readiness::Port`] and [`Readiness::Probe`]. Only one worker
-    /// can have it.
+    /// Sets a fixed port that the program listens on, for [`Readiness::Port`] and [`Readiness::Probe`]. Only one
+    /// worker can use it.
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
@@ -135,7 +139,7 @@ impl HttpWorker {
 }
 
 impl Route {
-    /// Whether it can be, with what is wrong if not.
+    /// Checks the route. An error describes what is wrong.
     pub fn check(&self) -> Result<(), String> {
         plan::RoutePlan::new(self).map(drop)
     }
@@ -147,7 +151,7 @@ impl<P: Into<Program>> From<P> for HttpWorker {
     }
 }
 
-/// A pool of workers that serve HTTP. Its name is that of the program.
+/// Returns the options of a pool of HTTP workers. The pool is named after the program.
 pub fn pool(worker: impl Into<HttpWorker>) -> PoolOptions {
     let worker = worker.into();
     let (name, service) = (worker.program.name(), HttpService::of(&worker));
@@ -156,11 +160,11 @@ pub fn pool(worker: impl Into<HttpWorker>) -> PoolOptions {
 
 struct HttpAdapter {
     launch: ProcessLaunch,
-    /// What is wrong with it is told when the pool starts.
+    /// An error is reported when the pool starts.
     service: Result<HttpService, String>,
 }
 
-/// What the workers of a pool serve, and how they are found.
+/// The routes of a pool's workers, and how its workers are found.
 struct HttpService {
     routes: Arc<Routes>,
     readiness: Readiness,
@@ -173,11 +177,9 @@ impl HttpService {
         readiness.check()?;
         let offer = match readiness {
             Readiness::Line if port.is_some() => {
-                return Err(
-                    "its port is for a worker that prints no ready line: say how it is to be asked, by \
-                            Readiness::Port or Readiness::Probe"
-                        .into(),
-                );
+                return Err("its port is for a worker that prints no ready line: choose Readiness::Port or \
+                            Readiness::Probe"
+                    .into());
             }
             Readiness::Line => ListenOffer::Socket,
             Readiness::Port | Readiness::Probe(_) => ListenOffer::of(program, *port)?,
@@ -200,9 +202,9 @@ impl HttpAdapter {
         self.service.as_ref().map_err(|fault| StartError::Settings(fault.clone()))
     }
 
-    /// Starts a worker that says where it listens.
+    /// Starts a worker that announces where it listens.
     async fn find_by_line(&self, spawner: &Spawner, secret: &str) -> Result<ReadyWorker, StartError> {
-        // Who cannot have one listens on a port.
+        // Without a directory for a socket, the worker listens on a port.
         let home = SocketDir::new(spawner.run_dir(), "http").ok();
         let command = self.launch.start()?.env(SECRET, secret);
         let command = match &home {
@@ -225,14 +227,14 @@ impl HttpAdapter {
                 ListeningServer::Port(listener)
             }
         };
-        // A directory that the worker does not use is not kept.
+        // A directory that the worker does not use is removed.
         let home =
             home.filter(|home| matches!(&listening, ListeningServer::Socket(path) if *path == home.socket()));
         let client = Client::new(listening.place(&process));
         Ok(ReadyWorker { process, reserved: home.into(), client, introduction })
     }
 
-    /// Starts a worker that is told where to listen, and asks whether it does.
+    /// Starts a worker that is told where to listen, and waits until it does.
     async fn find_by_asking(
         &self,
         spawner: &Spawner,

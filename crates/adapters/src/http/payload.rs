@@ -12,7 +12,7 @@ use hyper::{HeaderMap, Response, header};
 use super::answer::bad_value;
 use crate::call::RemoteError;
 
-/// How much is decoded in one step. What comes out is about a thousand times as long at the most.
+/// The number of bytes to decode in one step. The output is at most about a thousand times as long.
 const STEP: usize = 1024;
 
 /// Why a body could not be read.
@@ -20,11 +20,11 @@ const STEP: usize = 1024;
 pub(super) enum BodyError {
     Broken(hyper::Error),
     TooLong,
-    /// It is not gzip, though it says so.
+    /// The body is not gzip, although its header says so.
     Undecodable(std::io::Error),
 }
 
-/// See the module.
+/// The body of a response.
 pub(super) struct Payload {
     body: Incoming,
     gzip: Option<Gzip>,
@@ -32,13 +32,13 @@ pub(super) struct Payload {
 
 struct Gzip {
     decoder: MultiGzDecoder<Vec<u8>>,
-    /// What has come and is not decoded yet.
+    /// The bytes that have arrived and are not decoded yet.
     waiting: Bytes,
     has_begun: bool,
 }
 
 impl Payload {
-    /// The body of an answer. One that is compressed in a way that is not known is refused.
+    /// Returns the body of a response. An unknown compression is an error.
     pub(super) fn of(response: Response<Incoming>) -> Result<Self, RemoteError> {
         let is_gzip = is_gzip(response.headers())?;
         let gzip = is_gzip.then(|| Gzip {
@@ -49,11 +49,11 @@ impl Payload {
         Ok(Self { body: response.into_body(), gzip })
     }
 
-    /// The next piece, which is not empty; none at the end.
+    /// Returns the next piece, which is never empty, or `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             if let Some(piece) = self.gzip.as_mut().map_or(Ok(None), Gzip::step)? {
-                // Decoding takes time that others want, too.
+                // Decoding takes time, and other tasks need the thread, too.
                 tokio::task::consume_budget().await;
                 return Ok(Some(piece));
             }
@@ -70,7 +70,7 @@ impl Payload {
 }
 
 impl Gzip {
-    /// Decodes until something comes out, or all that has come is used.
+    /// Decodes until there is output, or all input is used.
     fn step(&mut self) -> Result<Option<Bytes>, BodyError> {
         while !self.waiting.is_empty() {
             let part = self.waiting.split_to(self.waiting.len().min(STEP));
@@ -84,7 +84,7 @@ impl Gzip {
         Ok(None)
     }
 
-    /// What is left. One that is cut off is an error.
+    /// Returns the rest of the output. A truncated input is an error.
     fn finish(mut self) -> Result<Option<Bytes>, BodyError> {
         if !self.has_begun {
             return Ok(None);

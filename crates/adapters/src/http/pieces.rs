@@ -1,11 +1,11 @@
-//! Streams cut into items: events of `text/event-stream`, as the HTML standard has them, lines of `application/x-ndjson`, and
-//! texts and bytes as they come.
+//! Cuts streams into items: events of `text/event-stream`, as the HTML standard defines them, lines of
+//! `application/x-ndjson`, and text and bytes as they arrive.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::route::EventFormat;
 
-/// How a stream is written.
+/// The format of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StreamForm {
     Events(EventFormat),
@@ -14,25 +14,25 @@ pub(super) enum StreamForm {
     Bytes,
 }
 
-/// A part of a stream.
+/// An item of a stream, before it is decoded.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum StreamPiece {
-    /// An item, as JSON.
+    /// A value, as JSON.
     Json(Vec<u8>),
     /// The data of an event, which may be JSON.
     Data(Vec<u8>),
-    /// A text, in UTF-8 if it is what it should be.
+    /// Text, which should be UTF-8.
     Text(Bytes),
     Bytes(Bytes),
-    /// An event with all that it has.
+    /// An event with all its fields.
     Event(ServerEvent),
-    /// An event of the type `error`, with what it says.
+    /// The data of an event of the type `error`.
     Error(Vec<u8>),
-    /// The mark that some servers put at the end.
+    /// The mark that some servers send at the end.
     End,
 }
 
-/// An event of `text/event-stream`, of which a part may have come.
+/// An event of `text/event-stream`, possibly incomplete.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct ServerEvent {
     pub(super) kind: Vec<u8>,
@@ -40,22 +40,22 @@ pub(super) struct ServerEvent {
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Puts items together from what comes. Bounded by whoever feeds it: see [`Pieces::waiting`].
+/// Assembles items from the bytes of a stream. The caller limits its size: see [`Pieces::waiting`].
 #[derive(Debug)]
 pub(super) struct Pieces {
     form: StreamForm,
-    /// The longest piece of a text or of bytes.
+    /// The maximum length of a piece of text or bytes.
     longest: usize,
     buffer: BytesMut,
-    /// How much of the buffer is known to hold no end of a line.
+    /// The length of the part of the buffer that is known to contain no line end.
     searched: usize,
-    /// The last line ended with CR, and the LF that may follow belongs to it.
+    /// Whether the last line ended with CR. An LF that follows belongs to it.
     after_cr: bool,
-    /// What the lines of the event have said so far.
+    /// The fields of the event so far.
     event: ServerEvent,
 }
 
-/// What some put before a text in UTF-8.
+/// The byte order mark that may precede UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 impl Pieces {
@@ -74,14 +74,14 @@ impl Pieces {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// How many bytes wait for the rest of their item.
+    /// Returns the number of bytes that wait for the rest of their item.
     pub(super) fn waiting(&self) -> usize {
         let ServerEvent { kind, id, data } = &self.event;
         let of = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
         self.buffer.len() + kind.len() + of(id) + of(data)
     }
 
-    /// The next one that is complete.
+    /// Returns the next complete item.
     pub(super) fn next(&mut self) -> Option<StreamPiece> {
         match self.form {
             StreamForm::Bytes => return self.taken(self.buffer.len()).map(StreamPiece::Bytes),
@@ -102,20 +102,20 @@ impl Pieces {
         None
     }
 
-    /// What is left when the stream is over: the last line may have no end. An event without its end does not count.
+    /// Returns the rest at the end of the stream: the last line may lack its end. An incomplete event is dropped.
     pub(super) fn rest(&mut self) -> Option<StreamPiece> {
         let rest = std::mem::take(&mut self.buffer).freeze();
         self.searched = 0;
         match self.form {
             StreamForm::Events(_) => None,
             StreamForm::Lines => (!rest.trim_ascii().is_empty()).then(|| StreamPiece::Json(rest.to_vec())),
-            // A character that is cut off.
+            // An incomplete character.
             StreamForm::Text => (!rest.is_empty()).then_some(StreamPiece::Text(rest)),
             StreamForm::Bytes => (!rest.is_empty()).then_some(StreamPiece::Bytes(rest)),
         }
     }
 
-    /// So much of the buffer, or as much as one piece may have.
+    /// Takes this many bytes from the buffer, or fewer if a piece may not be that long.
     fn taken(&mut self, length: usize) -> Option<Bytes> {
         let mut length = length.min(self.longest);
         if self.form == StreamForm::Text {
@@ -144,7 +144,7 @@ impl Pieces {
         Some(line)
     }
 
-    /// A line of an event; an empty one ends it.
+    /// Handles a line of an event. An empty line ends the event.
     fn field(&mut self, line: &[u8], events: EventFormat) -> Option<StreamPiece> {
         if line.is_empty() {
             return finished(std::mem::take(&mut self.event), events);
@@ -164,14 +164,14 @@ impl Pieces {
             },
             b"event" => self.event.kind = value.to_vec(),
             b"id" => self.event.id = Some(value.to_vec()),
-            // A comment, or what is not known.
+            // A comment or an unknown field.
             _ => {}
         }
         None
     }
 }
 
-/// What a whole event comes to.
+/// Returns the item that a complete event stands for.
 fn finished(event: ServerEvent, events: EventFormat) -> Option<StreamPiece> {
     let has_data = event.data.as_ref().is_some_and(|data| !data.is_empty());
     if events == EventFormat::Full {
@@ -180,7 +180,7 @@ fn finished(event: ServerEvent, events: EventFormat) -> Option<StreamPiece> {
     let data = event.data.unwrap_or_default();
     match (event.kind.as_slice(), data.as_slice()) {
         (b"error", _) => Some(StreamPiece::Error(data)),
-        // One without data is a sign of life, or of a type of its own.
+        // An event without data is a keep-alive, or only its type matters.
         (_, b"") => None,
         (_, b"[DONE]") => Some(StreamPiece::End),
         _ if events == EventFormat::Text => Some(StreamPiece::Text(data.into())),
@@ -188,9 +188,9 @@ fn finished(event: ServerEvent, events: EventFormat) -> Option<StreamPiece> {
     }
 }
 
-/// How many of these bytes are no part of a character of which the rest is missing.
+/// Returns the length of these bytes without an incomplete last character.
 fn whole_characters(bytes: &[u8]) -> usize {
-    // A character has four bytes at the most: its first one is among the last four, or the text is none.
+    // A character has at most four bytes. If none of the last four bytes begins one, the text is invalid.
     let first = bytes.iter().rev().take(4).position(|byte| byte & 0b1100_0000 != 0b1000_0000);
     let Some(behind) = first else { return bytes.len() };
     let at = bytes.len() - 1 - behind;

@@ -1,4 +1,4 @@
-//! Where a worker is told to listen: on a Unix socket in a directory of its own, or on a port of the loopback that was free.
+//! The choice of a worker's address: a Unix socket in a private directory, or a free port of the loopback.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -14,34 +14,34 @@ use crate::custody;
 use crate::home::SocketDir;
 use crate::listener::Listener;
 
-/// Stands for the path of the socket, in the arguments and variables of a program.
+/// The placeholder for the path of the socket, in the arguments and variables of a program.
 const SOCKET_MARK: &str = "{socket}";
-/// Stands for the port.
+/// The placeholder for the port.
 const PORT_MARK: &str = "{port}";
 
-/// How often a free port is looked for that no other worker was told of.
+/// The number of attempts to find a free port that no other worker was given.
 const TRIES: usize = 100;
 
-/// What a program is to listen on.
+/// The kind of address that a program gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ListenOffer {
     Socket,
-    /// One that the host chooses.
+    /// A port that the host chooses.
     FreePort,
-    /// One that was chosen by whoever made the pool.
+    /// A port that the pool's options name.
     Port(u16),
 }
 
 impl ListenOffer {
-    /// By what stands in a program's arguments and variables. Without a mark it is the socket.
+    /// Chooses by the placeholders in a program's arguments and variables. Without a placeholder, chooses the socket.
     pub(super) fn of(program: &Program, port: Option<u16>) -> Result<Self, String> {
         let has =
             |mark: &str| program.texts().any(|text| text.to_str().is_some_and(|text| text.contains(mark)));
         match (has(SOCKET_MARK), has(PORT_MARK), port) {
             (true, true, _) => Err(format!("its program names both {SOCKET_MARK} and {PORT_MARK}: keep one")),
-            (true, false, Some(port)) => Err(format!(
-                "its program names {SOCKET_MARK}, and is said to listen on port {port}: keep one"
-            )),
+            (true, false, Some(port)) => {
+                Err(format!("its program names {SOCKET_MARK}, but its port is set to {port}: keep one"))
+            }
             (false, _, Some(port)) => Ok(Self::Port(port)),
             (false, true, None) => Ok(Self::FreePort),
             (_, false, None) => Ok(Self::Socket),
@@ -49,7 +49,7 @@ impl ListenOffer {
     }
 }
 
-/// What a worker was told to listen on.
+/// The address that a worker was told to listen on.
 #[derive(Debug)]
 pub(super) enum ToldAddress {
     Socket(SocketDir),
@@ -71,7 +71,7 @@ impl ToldAddress {
         }
     }
 
-    /// A word of the program, with what its marks stand for.
+    /// Replaces the placeholders in a word of the program.
     pub(super) fn fill(&self, word: &OsStr) -> OsString {
         let Some(text) = word.to_str() else { return word.to_owned() };
         match self {
@@ -83,7 +83,7 @@ impl ToldAddress {
         }
     }
 
-    /// The variable that says the same.
+    /// Returns the environment variable that carries the address.
     pub(super) fn variable(&self) -> (&'static str, OsString) {
         match self {
             Self::Socket(home) => (super::SOCKET, home.socket().into()),
@@ -91,7 +91,7 @@ impl ToldAddress {
         }
     }
 
-    /// For a person.
+    /// Describes the address for error messages.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Socket(home) => format!("the Unix socket {}", home.socket().display()),
@@ -99,7 +99,7 @@ impl ToldAddress {
         }
     }
 
-    /// Where to connect to.
+    /// Returns the address to connect to.
     pub(super) fn listening(&self, process: &custody::WorkerProcess) -> ListeningServer {
         match self {
             Self::Socket(home) => ListeningServer::Socket(home.socket()),
@@ -108,14 +108,14 @@ impl ToldAddress {
     }
 }
 
-/// Where a worker listens.
+/// The address that a worker listens on.
 pub(super) enum ListeningServer {
     Socket(PathBuf),
     Port(Arc<Listener>),
 }
 
 impl ListeningServer {
-    /// As a client needs it. Asked again and again while a worker starts: it may become another user.
+    /// Returns the address for a client. Called for every poll of a starting worker, because its user may change.
     pub(super) fn place(&self, process: &custody::WorkerProcess) -> ServerAddress {
         match self {
             Self::Socket(path) => ServerAddress::Socket(path.clone(), users_of(process)),
@@ -124,14 +124,14 @@ impl ListeningServer {
     }
 }
 
-/// Who may serve in a worker's name: this user, root, and the one whom the worker has become.
+/// Returns the users that may listen for a worker: this user, root, and the user that the worker has become.
 fn users_of(process: &custody::WorkerProcess) -> Vec<u32> {
     let status = std::fs::metadata(format!("/proc/{}", process.pid().as_raw()));
     let worker = status.ok().map(|status| std::os::unix::fs::MetadataExt::uid(&status));
     [0, rustix::process::geteuid().as_raw()].into_iter().chain(worker).collect()
 }
 
-/// What a worker listens on, for as long as it lives.
+/// What a worker listens on, kept for as long as the worker lives.
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
     home: Option<SocketDir>,
@@ -139,7 +139,7 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// Nobody listens any more.
+    /// Removes the directory of the socket, once the worker is gone.
     pub(super) fn remove(&self) {
         if let Some(home) = &self.home {
             home.remove();
@@ -162,11 +162,11 @@ impl From<ToldAddress> for Reserved {
     }
 }
 
-/// A port that was free when it was asked for, and that this process tells to no other worker until this is dropped.
+/// A port that was free when the system was asked. This process gives it to no other worker until it is dropped.
 #[derive(Debug)]
 pub(super) struct ReservedPort {
     number: u16,
-    /// Whether it was chosen here.
+    /// Whether the host chose the port.
     is_ours: bool,
 }
 
@@ -178,7 +178,7 @@ fn reserved() -> MutexGuard<'static, BTreeSet<u16>> {
 
 impl ReservedPort {
     fn free() -> io::Result<Self> {
-        // Held until one is found, so that the system does not offer the same one again.
+        // The rejected ports stay bound until the search ends, so that the system does not offer them again.
         let mut others = Vec::new();
         for _ in 0..TRIES {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -188,7 +188,7 @@ impl ReservedPort {
             }
             others.push(listener);
         }
-        Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "all that the system offers are taken"))
+        Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "all ports that the system offers are taken"))
     }
 }
 

@@ -14,7 +14,7 @@ use super::template::Template;
 use crate::json::{self, Integers};
 use crate::value::{Map, Value, ValueError};
 
-/// Headers that are the business of whoever sends the message.
+/// Headers that only the sender of the message may set.
 const FRAMING: [HeaderName; 9] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -26,38 +26,38 @@ const FRAMING: [HeaderName; 9] = [
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
-/// What the adapter's own headers begin with.
+/// The prefix of the adapter's own headers.
 const OURS: &str = "snakepit-";
 
-/// See the module.
+/// A checked route.
 #[derive(Clone, Debug)]
 pub(super) struct RoutePlan {
     pub(super) method: Method,
     pub(super) events: EventFormat,
-    /// None if the path is that of the command.
+    /// `None` if the path is the command.
     segments: Option<Vec<Template>>,
     query: Option<Vec<String>>,
     headers: Vec<(HeaderName, Template)>,
     body: Body,
-    /// How an error shows it: `GET /items/{id}`.
+    /// The route as errors show it, such as `GET /items/{id}`.
     shown: String,
-    /// The arguments that have a place by their name.
+    /// The arguments that the route names.
     placed: HashSet<String>,
 }
 
 /// The parts of a request.
 #[derive(Debug, Default)]
 pub(super) struct Filled {
-    /// None if it is that of the command.
+    /// `None` if the path is the command.
     pub(super) path: Option<String>,
-    /// With its question mark; empty if there is none.
+    /// The query with its question mark, or an empty string.
     pub(super) query: String,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) body: Bytes,
 }
 
 impl RoutePlan {
-    /// That of commands that have no route: the path is the command.
+    /// Returns the plan for commands without a route: the path is the command.
     pub(super) fn usual(method: HttpMethod) -> Self {
         Self {
             method: method.into(),
@@ -81,7 +81,7 @@ impl RoutePlan {
         }
         if let Body::Bytes { content_type, .. } = body {
             HeaderValue::from_str(content_type)
-                .map_err(|_| format!("its content_type {content_type:?} cannot stand in a header"))?;
+                .map_err(|_| format!("its content_type {content_type:?} is not a valid header value"))?;
         }
         let in_path = segments.iter().flat_map(Template::arguments);
         let in_headers = checked.iter().flat_map(|(_, value)| value.arguments());
@@ -103,7 +103,7 @@ impl RoutePlan {
         })
     }
 
-    /// The request of a call with these arguments.
+    /// Returns the parts of the request of a call with these arguments.
     pub(super) fn fill(
         &self,
         command: &str,
@@ -150,7 +150,7 @@ impl RoutePlan {
         Ok(filled)
     }
 
-    /// Arguments without names have a place in JSON alone.
+    /// Returns the parts of a request with positional arguments, which only a JSON body can hold.
     fn fill_by_position(
         &self,
         command: &str,
@@ -159,7 +159,7 @@ impl RoutePlan {
     ) -> Result<Filled, ValueError> {
         let none = Arguments { command, plan: self, given: Map::new() };
         if self.body != Body::Json || !self.placed.is_empty() {
-            return Err(none.wrong("takes its arguments by their names, and these have none"));
+            return Err(none.wrong("takes arguments by name, and these have no names"));
         }
         let list = if let Value::List(_) = arguments { arguments } else { Value::List(vec![arguments]) };
         let mut headers = none.headers()?;
@@ -171,7 +171,7 @@ impl RoutePlan {
         name.as_str().is_some_and(|name| self.placed.contains(name))
     }
 
-    /// Unless the route has its own.
+    /// Adds the content type of the body, unless the route sets one.
     fn add_content_type(&self, headers: &mut Vec<(HeaderName, HeaderValue)>) {
         let value = match &self.body {
             Body::Json => HeaderValue::from_static("application/json"),
@@ -194,7 +194,7 @@ fn written(value: &Value, integers: Integers) -> Result<Bytes, ValueError> {
     Ok(body.into())
 }
 
-/// The arguments of one call, and where they go.
+/// The arguments of one call, and the route that they are for.
 struct Arguments<'a> {
     command: &'a str,
     plan: &'a RoutePlan,
@@ -206,18 +206,18 @@ impl Arguments<'_> {
         ValueError::unsendable(format!("the route of `{}` {what}: {}", self.command, self.plan.shown))
     }
 
-    /// One as text; none if it was not given, or is nil.
+    /// Returns an argument as text, or `None` if it is missing or nil.
     fn text(&self, name: &str, place: &str) -> Result<Option<String>, ValueError> {
         let Some(value) = self.given.get(name) else { return Ok(None) };
         as_text(value)
-            .map_err(|what| self.wrong(&format!("has {place} for `{name}`, and {what} has no form there")))
+            .map_err(|what| self.wrong(&format!("sends `{name}` in {place}, which cannot hold {what}")))
     }
 
     fn path(&self) -> Result<Option<String>, ValueError> {
         let Some(segments) = &self.plan.segments else { return Ok(None) };
         let mut path = String::new();
         for segment in segments {
-            let filled = segment.fill(|name| match self.text(name, "a part of a path")? {
+            let filled = segment.fill(|name| match self.text(name, "its path")? {
                 Some(text) => Ok(Some(text)),
                 None => Err(self.wrong(&format!("needs an argument `{name}`"))),
             })?;
@@ -227,7 +227,7 @@ impl Arguments<'_> {
             {
                 let shown: String = filled.chars().take(100).collect();
                 return Err(self.wrong(&format!(
-                    "has one part of a path for `{name}`, and {shown:?} is none: it must not be empty, `.` or `..`, nor hold `/` \
+                    "sends `{name}` as one part of a path, which cannot be {shown:?}: it must not be empty, `.` or `..`, or have `/` \
                      or `\\`"
                 )));
             }
@@ -243,7 +243,7 @@ impl Arguments<'_> {
             let Some(text) = value.fill(|argument| self.text(argument, "a header"))? else { continue };
             let mut read = header_value(&text).map_err(|why| {
                 let argument = value.arguments().next().unwrap_or_default();
-                self.wrong(&format!("has the header `{name}` for `{argument}`, and its value {why}"))
+                self.wrong(&format!("sends `{argument}` in the header `{name}`, and its value {why}"))
             })?;
             read.set_sensitive(value.arguments().next().is_some());
             headers.push((name.clone(), read));
@@ -256,13 +256,13 @@ impl Arguments<'_> {
             Some(Value::Bytes(bytes)) => Ok(bytes.clone()),
             Some(Value::Str(text)) => Ok(Bytes::copy_from_slice(text.as_bytes())),
             Some(_) => {
-                Err(self.wrong(&format!("has the body for `{name}`, which must be a byte string or a text")))
+                Err(self.wrong(&format!("sends `{name}` as the body, which must be a byte string or a text")))
             }
             None => Err(self.wrong(&format!("needs an argument `{name}`"))),
         }
     }
 
-    /// Adds those that have no place by their name to a query or a form.
+    /// Adds the arguments that the route does not name to a query or a form.
     fn append_rest(
         &self,
         to: &mut form_urlencoded::Serializer<'_, String>,
@@ -276,14 +276,16 @@ impl Arguments<'_> {
                     return Err(self.wrong(&format!("has no place for the argument `{name}`")));
                 }
                 _ => {
-                    return Err(self.wrong("takes arguments whose names are texts, and one of these is none"));
+                    return Err(self.wrong(
+                        "takes arguments whose names are texts, and one of these names is not a text",
+                    ));
                 }
             }
         }
         Ok(())
     }
 
-    /// Adds one to a query or a form; a list is added entry by entry.
+    /// Adds an argument to a query or a form. A list is added entry by entry.
     fn append(
         &self,
         to: &mut form_urlencoded::Serializer<'_, String>,
@@ -295,7 +297,7 @@ impl Arguments<'_> {
             if let Value::List(list) = value { list.as_slice() } else { std::slice::from_ref(value) };
         for entry in entries {
             let text = as_text(entry).map_err(|what| {
-                self.wrong(&format!("has {place} for `{name}`, and {what} has no form there"))
+                self.wrong(&format!("sends `{name}` in {place}, which cannot hold {what}"))
             })?;
             if let Some(text) = text {
                 to.append_pair(name, &text);
@@ -305,7 +307,8 @@ impl Arguments<'_> {
     }
 }
 
-/// A value as the text that stands for it in a path, a query, a header or a form; none for nil, and what it is if it has none.
+/// Returns the text of a value in a path, a query, a header or a form, or `None` for nil. The error names a kind of
+/// value that has no text.
 fn as_text(value: &Value) -> Result<Option<String>, &'static str> {
     match value {
         Value::Nil => Ok(None),
@@ -323,7 +326,7 @@ fn as_text(value: &Value) -> Result<Option<String>, &'static str> {
     }
 }
 
-/// The parts of a route's path.
+/// Returns the segments of a route's path.
 fn segments(path: &str) -> Result<Vec<Template>, String> {
     let Some(path_below) = path.strip_prefix('/') else {
         return Err(format!("its path {path:?} must begin with `/`"));
@@ -341,19 +344,20 @@ fn segments(path: &str) -> Result<Vec<Template>, String> {
 }
 
 fn read_header(name: &str, value: &str) -> Result<(HeaderName, Template), String> {
-    let read =
-        HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is no name of a header"))?;
+    let read = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| format!("{name:?} is not a valid header name"))?;
     if read.as_str().starts_with(OURS) || FRAMING.contains(&read) {
-        return Err(format!("the header `{read}` is set by the adapter, and by nobody else"));
+        return Err(format!("only the adapter may set the header `{read}`"));
     }
     let template = Template::parse(value).map_err(|fault| format!("its header `{read}`: {fault}"))?;
-    // What is fixed must be good now; what is an argument's is looked at with each call.
+    // The fixed text must be valid now. The arguments are checked with each call.
     let sample = template.fill(|_| Ok::<_, String>(Some("x".into())))?.unwrap_or_default();
     header_value(&sample).map_err(|why| format!("the value of its header `{read}` {why}"))?;
     Ok((read, template))
 }
 
-/// Visible characters of ASCII, and spaces between them: whatever else there is would be changed on its way, or end the header.
+/// Checks that a value has only visible ASCII characters and spaces between them. Any other character would be
+/// changed in transit, or end the header.
 fn header_value(text: &str) -> Result<HeaderValue, &'static str> {
     if text.trim_matches([' ', '\t']) != text {
         return Err("has spaces around it, which are lost in a header");
@@ -364,7 +368,7 @@ fn header_value(text: &str) -> Result<HeaderValue, &'static str> {
     HeaderValue::from_str(text).map_err(|_| "has a line break or another control character")
 }
 
-/// Writes what may stand between two slashes; whatever else there is is spelled out.
+/// Appends a text to a path and percent-encodes all but unreserved characters.
 pub(super) fn spell(path: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -1,7 +1,7 @@
-//! How the host learns that a worker is ready: by the line that it prints, or by asking where it was told to listen.
+//! Detects that a worker is ready: by its ready line, or by asking at the address that it was given.
 //!
-//! Nobody tells when a stranger's program begins to listen, so that is looked for again and again until it does, or until its
-//! time is over.
+//! A program that knows nothing of Snakepit does not report when it begins to listen, so the host polls it until it
+//! answers or its time is over.
 
 use std::io;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use crate::adapter::{Spawner, StartError};
 use crate::custody;
 use crate::listener::is_refusal;
 
-/// How long is waited before it is looked again.
+/// The pause between two polls.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long one probe may take.
+/// The time limit of a probe.
 const PROBE_PATIENCE: Duration = Duration::from_secs(5);
-/// So much is read of what a probe answers.
+/// The maximum number of bytes to read from the answer to a probe.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
 /// How the host learns that a worker is ready.
@@ -30,22 +30,22 @@ const LONGEST_ANSWER: usize = 64 * 1024;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Readiness {
-    /// By its ready line (see [`adapter::announce`](crate::announce)).
+    /// By the ready line (see [`adapter::announce`](crate::announce)).
     #[default]
     Line,
-    /// By the connection that it takes where it was told to listen.
+    /// By a connection to the address that the worker was given.
     Port,
-    /// By a status of 2xx on `GET` of this path, where it was told to listen.
+    /// By a 2xx status on `GET` of this path, at the address that the worker was given.
     Probe(String),
 }
 
 impl Readiness {
-    /// By a status of 2xx on `GET` of this path.
+    /// Returns a probe: the worker is ready once `GET` of this path answers with a 2xx status.
     pub fn probe(path: impl Into<String>) -> Self {
         Self::Probe(path.into())
     }
 
-    /// Whether it can be asked for, with what is wrong if not.
+    /// Checks the path of a probe. An error describes what is wrong.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::Line | Self::Port => Ok(()),
@@ -55,7 +55,7 @@ impl Readiness {
                 if is_path {
                     Ok(())
                 } else {
-                    Err(format!("its probe {path:?} is no path: write it as \"/healthz\""))
+                    Err(format!("its probe {path:?} is not a path: write it like \"/healthz\""))
                 }
             }
         }
@@ -68,7 +68,7 @@ enum NotReady {
     Unreachable(io::Error),
     /// It listens, and may be ready later.
     Yet(String),
-    /// Somebody else listens there, or it cannot be told who does.
+    /// Another process listens there, or the owner of the socket cannot be determined.
     Refused(io::Error),
 }
 
@@ -78,7 +78,7 @@ impl From<io::Error> for NotReady {
     }
 }
 
-/// Until a worker is ready, by a connection or by a probe.
+/// Waits until a worker is ready, by a connection or a probe.
 pub(super) async fn wait(
     (spawner, process): (&Spawner, &custody::WorkerProcess),
     (told, listening): (&ToldAddress, &ListeningServer),
@@ -86,7 +86,7 @@ pub(super) async fn wait(
     readiness: &Readiness,
 ) -> Result<(), StartError> {
     let way_out = format!(
-        "The program must listen on {}: it finds that in the variable {}, and in place of {{socket}} or {{port}} in its arguments",
+        "The program must listen on {}: use the variable {}, or {{socket}} or {{port}} in its arguments",
         told.shown(),
         told.variable().0
     );
@@ -120,7 +120,7 @@ pub(super) async fn wait(
                 was_refused = false;
                 spawner.awaits(why, &way_out);
             }
-            // A process that changes hands while it is looked at is found at the second look.
+            // The socket may change its owner during the check, so only a second refusal in a row counts.
             Err(NotReady::Refused(_)) if !was_refused => was_refused = true,
             Err(NotReady::Refused(error)) => {
                 return Err(spawner.ended_early(process, &error.to_string()).await);
@@ -139,7 +139,7 @@ async fn look(client: &Client, requests: &Requests, readiness: &Readiness) -> Re
         let (response, connected) = client.send(request, |_| {}).await?;
         let status = response.status();
         if let Ok(body) = Payload::of(response) {
-            // So that the server does not see it break off.
+            // Read so that the server does not see its answer cut off.
             let _ = answer::beginning(body, LONGEST_ANSWER).await;
         }
         drop(connected);
@@ -158,6 +158,6 @@ async fn look(client: &Client, requests: &Requests, readiness: &Readiness) -> Re
     if status.is_success() {
         Ok(())
     } else {
-        Err(NotReady::Yet(format!("GET {path} was answered with {status}, and not with 2xx")))
+        Err(NotReady::Yet(format!("GET {path} was answered with {status}, not with 2xx")))
     }
 }

@@ -1,4 +1,4 @@
-//! The requests of calls: by the route of their command, or, if it has none, by the command itself.
+//! Builds the requests of calls, from the route of a command or, without one, from its name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::call::{Call, Input};
 use crate::json::Integers;
 use crate::value::ValueError;
 
-/// The longest path with its query: most servers take less.
+/// The maximum length of a path with its query. Most servers accept less.
 const LONGEST_PATH: usize = 65_000;
 
-/// What can be asked of the workers of a pool.
+/// The routes of a pool's workers.
 #[derive(Clone, Debug)]
 pub(super) struct Routes {
     prefix: String,
-    /// For commands without a route of their own.
+    /// The plan for commands without a route.
     usual: RoutePlan,
     mapped: BTreeMap<String, RoutePlan>,
 }
 
 impl Routes {
-    /// Checks all routes, and tells of the first that is wrong.
+    /// Checks all routes. Returns an error for the first invalid one.
     pub(super) fn new(prefix: &str, method: HttpMethod, routes: &[(String, Route)]) -> Result<Self, String> {
         let mut mapped = BTreeMap::new();
         for (command, route) in routes {
@@ -38,7 +38,7 @@ impl Routes {
         Ok(Self { prefix: path(prefix), usual: RoutePlan::usual(method), mapped })
     }
 
-    /// The commands that have a route of their own.
+    /// Returns the commands that have a route.
     pub(super) fn commands(&self) -> impl Iterator<Item = &str> {
         self.mapped.keys().map(String::as_str)
     }
@@ -48,28 +48,28 @@ impl Routes {
     }
 }
 
-/// What is asked of one worker.
+/// Builds the requests to one worker.
 pub(super) struct Requests {
     pub(super) routes: Arc<Routes>,
     pub(super) secret: String,
 }
 
-/// A request, and what is to be known when its answer is read.
+/// A request, and how to read its response.
 pub(super) struct Prepared {
     pub(super) request: Request<Full<Bytes>>,
     pub(super) reading: AnswerReading,
 }
 
-/// How the answer of a request is read.
+/// How to read the response to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct AnswerReading {
     pub(super) events: EventFormat,
-    /// An answer to `HEAD` speaks of a body that does not come.
+    /// Whether the request is a `HEAD`. The headers of its response describe a body that is not sent.
     pub(super) is_head: bool,
 }
 
 impl Requests {
-    /// The request of a call. Whatever is wrong with it is found here.
+    /// Builds the request of a call. Any fault in the call is found here.
     pub(super) fn prepare(&self, call: &Call, integers: Integers) -> Result<Prepared, ValueError> {
         let command = call.command();
         let Input::One(arguments) = call.input() else {
@@ -116,13 +116,15 @@ impl Requests {
             }
         }
         let request = request.body(Full::new(filled.body)).map_err(|error| {
-            ValueError::unsendable(format!("command, session or metadata have no form in HTTP: {error}"))
+            ValueError::unsendable(format!(
+                "the command, session or metadata cannot be sent over HTTP: {error}"
+            ))
         })?;
         let reading = AnswerReading { events: plan.events, is_head: plan.method == Method::HEAD };
         Ok(Prepared { request, reading })
     }
 
-    /// Asks whether a worker is ready.
+    /// Builds the request of a readiness probe.
     pub(super) fn probe(&self, path: &str) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let request = self.begin(&Method::GET, path).header(header::ACCEPT, "*/*");
         request.body(Full::default())
@@ -137,7 +139,7 @@ impl Requests {
     }
 }
 
-/// What an answer may be. A route of an application's own may answer with anything.
+/// Returns the acceptable content types. The route of an application may answer with any type.
 fn accepted(is_stream: bool, has_route: bool) -> HeaderValue {
     HeaderValue::from_static(match (is_stream, has_route) {
         (true, false) => "text/event-stream, application/x-ndjson, application/json",
@@ -147,17 +149,18 @@ fn accepted(is_stream: bool, has_route: bool) -> HeaderValue {
     })
 }
 
-/// The value of a header, which would come without the spaces around it.
+/// Checks a header value. The spaces around it would be lost.
 fn as_it_is(value: &str) -> Result<&str, ValueError> {
     if value.trim_matches([' ', '\t']) == value {
         Ok(value)
     } else {
-        let message = format!("session or metadata have no form in HTTP with spaces around them: {value:?}");
+        let message =
+            format!("session or metadata cannot be sent over HTTP with spaces around them: {value:?}");
         Err(ValueError::unsendable(message))
     }
 }
 
-/// The path of a command below a prefix. A command that would leave the prefix is refused.
+/// Returns the path of a command below a prefix. A command that would leave the prefix is an error.
 fn command_path(prefix: &str, command: &str) -> Result<String, ValueError> {
     if command.split(['/', '\\']).any(|part| matches!(part, "." | "..")) {
         let message = format!("the command {command:?} has a part that leads out of its path");
@@ -166,7 +169,7 @@ fn command_path(prefix: &str, command: &str) -> Result<String, ValueError> {
     Ok(format!("{prefix}{}", path(command)))
 }
 
-/// A prefix, or a command, as a part of a path: `/a/b`, with what does not belong there spelled out.
+/// Returns a prefix or a command as a part of a path, such as `/a/b`. Other characters are percent-encoded.
 fn path(text: &str) -> String {
     let mut path = String::new();
     for part in text.split('/').filter(|part| !part.is_empty()) {

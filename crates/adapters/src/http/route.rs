@@ -1,16 +1,16 @@
-//! Routes: the request that a command becomes, as a user describes it. `plan.rs` has what is made of it.
+//! Routes: the request that a command becomes, as a user describes it. `plan.rs` checks it.
 
 use hyper::Method;
 use serde::Deserialize;
 
-/// A method of HTTP.
+/// An HTTP method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[non_exhaustive]
 pub enum HttpMethod {
     /// `GET`.
     Get,
-    /// `HEAD`. Its answer has no body, and the call's result is nil.
+    /// `HEAD`. The answer has no body, and the result of the call is nil.
     Head,
     /// `POST`.
     #[default]
@@ -26,7 +26,7 @@ pub enum HttpMethod {
 }
 
 impl HttpMethod {
-    /// What a request has for a body, unless its route says otherwise.
+    /// Returns the body of a request whose route names none.
     pub(super) fn usual_body(self) -> Body {
         match self {
             Self::Post | Self::Put | Self::Patch => Body::Json,
@@ -49,24 +49,24 @@ impl From<HttpMethod> for Method {
     }
 }
 
-/// What a request has for a body.
+/// The body of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Body {
-    /// The arguments that have no other place, as JSON. The default of `POST`, `PUT` and `PATCH`.
+    /// The arguments that have no other place, as JSON. The default for `POST`, `PUT` and `PATCH`.
     Json,
     /// The arguments that have no other place, as a form (`application/x-www-form-urlencoded`).
     Form,
-    /// One argument, byte for byte: a byte string, or a text in UTF-8.
+    /// One argument, byte for byte: a byte string, or text in UTF-8.
     Bytes {
-        /// The argument's name.
+        /// The name of the argument.
         argument: String,
-        /// What it is, for the header `content-type`: `application/octet-stream` unless a file says otherwise.
+        /// The value of the header `content-type`. In a file, the default is `application/octet-stream`.
         #[serde(default = "octet_stream")]
         content_type: String,
     },
-    /// None. The default of `GET`, `HEAD`, `DELETE` and `OPTIONS`.
+    /// No body. The default for `GET`, `HEAD`, `DELETE` and `OPTIONS`.
     None,
 }
 
@@ -79,21 +79,21 @@ fn octet_stream() -> String {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventFormat {
-    /// The data of each event: a value if it is JSON, else a text. An event `error` ends the stream with an error, and the data
-    /// `[DONE]` ends it, too.
+    /// The data of each event: a value if it is JSON, otherwise text. An event `error` ends the stream with an error,
+    /// and the data `[DONE]` ends the stream.
     #[default]
     Values,
-    /// The same, but the data is a text in any case.
+    /// As `Values`, but the data is always text.
     Text,
-    /// Each event as a map: `event` (its type, `message` if it names none), `id` (a text, or nil) and `data` (a text). None of
-    /// them ends the stream.
+    /// Each event as a map: `event` (the type, `message` by default), `id` (text or nil) and `data` (text). No event
+    /// ends the stream.
     Full,
 }
 
 /// The request that a command becomes.
 ///
-/// A `{name}` in the path or in a header stands for the argument of that name. Arguments that are named nowhere go to the body if it
-/// is JSON or a form, and else to the query.
+/// A `{name}` in the path or in a header stands for the argument of that name. Arguments that are not named anywhere
+/// go to the body if it is JSON or a form, otherwise to the query.
 ///
 /// ```
 /// use snakepit::adapter::http::{Body, Route};
@@ -114,7 +114,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// A route by its method and its path, which comes after the prefix.
+    /// Creates a route from a method and a path below the prefix.
     pub fn new(method: HttpMethod, path: impl Into<String>) -> Self {
         Self {
             method,
@@ -126,58 +126,61 @@ impl Route {
         }
     }
 
-    /// `GET`.
+    /// Creates a `GET` route.
     pub fn get(path: impl Into<String>) -> Self {
         Self::new(HttpMethod::Get, path)
     }
 
-    /// `POST`.
+    /// Creates a `POST` route.
     pub fn post(path: impl Into<String>) -> Self {
         Self::new(HttpMethod::Post, path)
     }
 
-    /// `PUT`.
+    /// Creates a `PUT` route.
     pub fn put(path: impl Into<String>) -> Self {
         Self::new(HttpMethod::Put, path)
     }
 
-    /// `PATCH`.
+    /// Creates a `PATCH` route.
     pub fn patch(path: impl Into<String>) -> Self {
         Self::new(HttpMethod::Patch, path)
     }
 
-    /// `DELETE`.
+    /// Creates a `DELETE` route.
     pub fn delete(path: impl Into<String>) -> Self {
         Self::new(HttpMethod::Delete, path)
     }
 
-    /// The arguments that become query parameters. One that a call does not have, or that is nil, is left out; a list repeats its
-    /// name. Without this, the query takes all arguments that have no other place, if the body does not.
+    /// Sets the arguments that become query parameters. An argument that is missing or nil is left out. A list
+    /// repeats its name. By default, the query takes all arguments that have no other place, unless the body takes
+    /// them.
     pub fn query(mut self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.query = Some(arguments.into_iter().map(Into::into).collect());
         self
     }
 
-    /// A header, whose value may name arguments: `Bearer {token}`. It is left out if a call does not have them, or if they are nil.
+    /// Adds a header. Its value may name arguments: `Bearer {token}`. The header is left out if such an argument is
+    /// missing or nil.
     ///
-    /// `snakepit-…` and what frames the message, such as `content-length`, are refused when the pool starts.
+    /// Headers `snakepit-…` and those that frame the message, such as `content-length`, are rejected when the pool
+    /// starts.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// What the request has for a body.
+    /// Sets the body.
     pub fn body(mut self, body: Body) -> Self {
         self.body = body;
         self
     }
 
-    /// One argument is the body, byte for byte.
+    /// Sends one argument as the body, byte for byte.
     pub fn bytes(self, argument: impl Into<String>, content_type: impl Into<String>) -> Self {
         self.body(Body::Bytes { argument: argument.into(), content_type: content_type.into() })
     }
 
-    /// What becomes of the events of a stream.
+    /// Sets how the events of a stream become items.
     pub fn events(mut self, events: EventFormat) -> Self {
         self.events = events;
         self

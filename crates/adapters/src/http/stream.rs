@@ -10,7 +10,7 @@ use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-/// One socket, however often it is cloned. It is closed when the last clone is dropped.
+/// A socket. Clones share it, and it is closed when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(super) struct BodyStream {
     socket: Socket,
@@ -35,7 +35,7 @@ impl From<UnixStream> for BodyStream {
     }
 }
 
-/// The same of both kinds.
+/// Does the same for both kinds of socket.
 macro_rules! both {
     ($stream:expr, $socket:ident => $do:expr) => {
         match &$stream.socket {
@@ -46,18 +46,19 @@ macro_rules! both {
 }
 
 impl BodyStream {
-    /// Says that nothing follows. A server that is not busy closes its side, too: nobody waits for an answer.
+    /// Shuts down the sending side. A server that is not busy then closes its side, because nobody waits for its
+    /// response.
     pub(super) fn hang_up(&self) {
         self.is_hung_up.store(true, Ordering::Relaxed);
         let _ = both!(self, socket => rustix::net::shutdown(&**socket, Shutdown::Write));
     }
 
-    /// Whether nothing can be said any more.
+    /// Reports whether the sending side was shut down.
     pub(super) fn is_hung_up(&self) -> bool {
         self.is_hung_up.load(Ordering::Relaxed)
     }
 
-    /// Until the other side has closed the connection.
+    /// Waits until the other side has closed the connection.
     pub(super) async fn closed(&self) {
         let mut scrap = [0; 4096];
         loop {

@@ -1,6 +1,6 @@
-//! Texts that name arguments: `/items/{id}`, `Bearer {token}`.
+//! Texts with arguments: `/items/{id}`, `Bearer {token}`.
 
-/// See the module.
+/// A text in which `{name}` stands for an argument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Template(Vec<TemplatePart>);
 
@@ -11,7 +11,7 @@ enum TemplatePart {
 }
 
 impl Template {
-    /// `{{` and `}}` are braces.
+    /// Parses a text. `{{` and `}}` stand for braces.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -31,7 +31,7 @@ impl Template {
                 after.split_once('}').ok_or_else(|| format!("{text:?} has a `{{` without a `}}`"))?;
             if !is_name(name) {
                 return Err(format!(
-                    "{text:?} has {{{name}}}: between the braces stands the name of an argument, of letters, digits and `_`"
+                    "{text:?} has {{{name}}}: between the braces must be the name of an argument, made of letters, digits and `_`"
                 ));
             }
             if !plain.is_empty() {
@@ -47,7 +47,7 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// The arguments that it names.
+    /// Returns the names of its arguments.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             TemplatePart::Text(_) => None,
@@ -55,7 +55,7 @@ impl Template {
         })
     }
 
-    /// The text, with what is found for each argument; none if nothing is found for one of them.
+    /// Returns the text with the arguments filled in, or `None` if `find` returns `None` for one of them.
     pub(super) fn fill<E>(
         &self,
         mut find: impl FnMut(&str) -> Result<Option<String>, E>,
@@ -102,7 +102,7 @@ mod tests {
             ("{a", "without a `}`"),
             ("a}", "without a `{`"),
             ("{}", "the name of an argument"),
-            ("{id:int}", "{id:int}: between the braces stands the name"),
+            ("{id:int}", "{id:int}: between the braces must be the name"),
             ("{a b}", "the name of an argument"),
             ("{a{b}}", "the name of an argument"),
         ] {

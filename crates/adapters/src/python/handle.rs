@@ -1,4 +1,4 @@
-//! A worker behind a socket.
+//! The handle of a worker behind a socket.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::custody;
 use crate::pids::own_number;
 use crate::transport::{BeatPipe, Connection, ReadyMessage, Signals, StackPipe, take_crash};
 
-/// See the module.
+/// The handle of a worker behind a socket.
 pub(super) struct SocketHandle {
     process: custody::WorkerProcess,
     connection: Arc<Connection>,
     stacks: StackPipe,
-    /// None if the worker does not answer it.
+    /// `None` if the worker does not answer beats.
     beat: Option<BeatPipe>,
     signals: Signals,
     introduction: Introduction,
@@ -37,7 +37,7 @@ impl SocketHandle {
             takes_many: true,
             ..ready.introduction.clone()
         };
-        // A signal that the process does not expect would end it, and what we started may be a script around it.
+        // A signal that the process does not handle would end it, and the started process may be a wrapper script.
         let is_itself = own_number(process.pid().as_raw()) == Some(ready.pid);
         let signals = if is_itself { ready.signals } else { Signals::default() };
         let beat = has("beat").then_some(beat);
@@ -116,17 +116,17 @@ impl Handle for SocketHandle {
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
         async move {
-            // The pool drops this future when it loses patience, and the calls must be settled all the same.
+            // The pool drops this future when its patience runs out, and the calls must be settled nevertheless.
             let _calls = OnDrop(|| self.give_up());
             if reason == Reason::Died {
-                // What it had answered counts: it is read already, or lies in the socket before its end.
+                // Answers that the worker gave before it died count. They were already read, or are in the socket.
                 let _ = tokio::time::timeout(LAST_ANSWERS, self.connection.closed()).await;
             }
             if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
                 self.connection.drain();
                 self.connection.closed().await;
                 if self.connection.holds_calls() {
-                    // It may still start what it has read.
+                    // The worker may still start the calls that it has read.
                     self.process.exited().await;
                 }
             }

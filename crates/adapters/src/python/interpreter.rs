@@ -1,4 +1,4 @@
-//! What a pool's workers are started with: the real interpreter, found once, of the environment that was asked for.
+//! The interpreter of a pool's workers, and its environment.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::adapter::{Spawner, StartError};
 use crate::environment::{Built, Environment, find};
 
-/// An interpreter, and the environment that it belongs to if that was made for it.
+/// An interpreter, and the environment that was built for the pool, if any.
 pub(crate) struct Interpreter {
     pub(super) path: PathBuf,
-    /// Held as long as workers may be started.
+    /// Held for as long as workers may be started.
     environment: Option<Built>,
 }
 
-/// Finds it, or has it made, for workers that run in this directory.
+/// Finds the interpreter, or builds the environment, for workers that run in this directory.
 pub(super) async fn resolve(
     environment: &Environment,
     dir: Option<&Path>,
@@ -23,7 +23,7 @@ pub(super) async fn resolve(
     // Version managers decide by the directory and by variables.
     let dir = dir.map_or_else(here, |dir| here().join(dir));
     if environment.installs() {
-        // What is installed has paths of its own, which are relative to another directory.
+        // Paths in the requirements are relative to the environment's base directory.
         let helpers = spawner.helpers(environment.base())?.env(&environment.variables);
         if let Some(built) = environment.obtain(&helpers).await? {
             return Ok(Interpreter { path: built.python.clone(), environment: Some(built) });
@@ -35,7 +35,8 @@ pub(super) async fn resolve(
 }
 
 impl Interpreter {
-    /// What a name means to those who work with it: itself, or a program that was installed beside it.
+    /// Returns the program that a name stands for: the interpreter for `python`, a program installed beside it, or the
+    /// name itself.
     pub(super) fn program(&self, name: &OsStr) -> OsString {
         if name == "python" || name == "python3" {
             return self.path.clone().into_os_string();
@@ -48,7 +49,7 @@ impl Interpreter {
         }
     }
 
-    /// What a shell would have after `activate`, so that programs that were installed beside Python are found.
+    /// Returns the variables that `activate` would set, so that programs installed beside Python are found.
     pub(super) fn variables(&self) -> Vec<(OsString, OsString)> {
         let Some(environment) = &self.environment else { return Vec::new() };
         let bin = environment.path.join("bin");

@@ -1,5 +1,5 @@
-//! Workers that speak `spec/wire.md` over an inherited socket: those in Python, with the SDK that this library carries,
-//! and those in any other language that come with their own.
+//! Workers that speak `spec/wire.md` over an inherited socket: Python workers with the bundled SDK, and workers in
+//! other languages with their own implementation.
 
 mod handle;
 mod interpreter;
@@ -22,15 +22,15 @@ use handle::SocketHandle;
 use interpreter::Interpreter;
 use snakepit_core::PoolOptions;
 
-/// The size of the socket's buffers, where the system allows it: a large message travels in few pieces.
+/// The size of the socket's buffers, where the system allows it. Larger buffers send a large message in fewer pieces.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Where a worker finds its descriptors.
+/// The file descriptors of a worker.
 const SOCKET_FD: i32 = 3;
 const SLATE_FD: i32 = 4;
 const STACK_FD: i32 = 5;
 const BEAT_FD: i32 = 6;
 
-/// A worker written in Python: a file, or a module that can be imported.
+/// A worker written in Python: a file or an importable module.
 ///
 /// ```
 /// use snakepit::adapter::PythonWorker;
@@ -48,47 +48,49 @@ pub struct PythonWorker {
 }
 
 impl PythonWorker {
-    /// A worker by its file (`worker.py`) or its module (`package.worker`).
+    /// Creates a worker from a file (`worker.py`) or a module (`package.worker`).
     pub fn new(worker: impl Into<PathBuf>) -> Self {
         Self { worker: worker.into(), environment: Environment::new(), env: Vec::new(), dir: None }
     }
 
-    /// Its file, if that is how it was named, and not by its module.
+    /// Returns the path of the worker's file, or `None` if the worker is named by its module.
     pub fn file(&self) -> Option<PathBuf> {
         is_file(&self.worker).then(|| self.resolved())
     }
 
-    /// The interpreter, by its path or by its name in `PATH`. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
+    /// Sets the interpreter by its path, or by its name in `PATH`. The default is that of `$VIRTUAL_ENV`, or else
+    /// `python3` in `PATH`.
     pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
         self.environment.python = Some(Python::interpreter(python.into()));
         self
     }
 
-    /// Which Python: a version (`3.12`), an interpreter's path or name, or the directory of a virtual environment.
+    /// Sets the Python: a version (`3.12`), the path or name of an interpreter, or the directory of a virtual
+    /// environment.
     pub fn python(mut self, python: impl Into<Python>) -> Self {
         self.environment = self.environment.python(python);
         self
     }
 
-    /// What is installed for it, in an environment that is made once and kept: `numpy>=2`.
+    /// Sets the packages to install, such as `numpy>=2`, in an environment that is built once and kept.
     pub fn requirements(mut self, requirements: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.environment = self.environment.requirements(requirements);
         self
     }
 
-    /// All about its Python and what is installed beside it, in the place of what was said before.
+    /// Sets the Python and everything installed in its environment. Replaces earlier settings.
     pub fn environment(mut self, environment: Environment) -> Self {
         self.environment = environment;
         self
     }
 
-    /// A variable of its environment.
+    /// Sets an environment variable.
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((key.into(), value.into()));
         self
     }
 
-    /// Its working directory.
+    /// Sets the working directory.
     pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.dir = Some(dir.into());
         self
@@ -101,26 +103,27 @@ impl<P: Into<PathBuf>> From<P> for PythonWorker {
     }
 }
 
-/// A pool of workers written in Python. Its name is that of the file or module.
+/// Returns the options of a pool of Python workers. The pool is named after the file or module.
 pub fn pool(worker: impl Into<PythonWorker>) -> PoolOptions {
     let worker = worker.into();
     let name = worker.name();
     PoolOptions::new(name, SocketAdapter { launch: ProcessLaunch::python(worker) })
 }
 
-/// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
+/// Returns the options of a pool of workers in any language that speak `spec/wire.md`. The pool is named after the
+/// program.
 pub fn command_pool(program: impl Into<Program>) -> PoolOptions {
     let program = program.into();
     PoolOptions::new(program.name(), SocketAdapter { launch: ProcessLaunch::command(program) })
 }
 
-/// How the processes of a pool are started.
+/// How to start the processes of a pool.
 pub(super) enum ProcessLaunch {
     Python { worker: Box<PythonWorker>, found: OnceLock<ResolvedPython> },
     Command { program: Program, found: OnceLock<Interpreter> },
 }
 
-/// What all workers of a pool are started with.
+/// What all Python workers of a pool share.
 pub(super) struct ResolvedPython {
     interpreter: Interpreter,
     entry: PathBuf,
@@ -173,7 +176,7 @@ impl Adapter for SocketAdapter {
                 .map_err(|error| spawner.system("a connection", error))?;
             let process = spawner.spawn(command).await?;
             let first = tokio::select! {
-                // One that is ready and then gone has been ready: its end is told like any other.
+                // A worker that was ready before it ended counts as started. Its end is reported like any other.
                 biased;
                 first = first_answer => first.ok(),
                 reason = connection.closed() => return Err(spawner.ended_early(&process, &reason).await),
@@ -195,7 +198,7 @@ impl Adapter for SocketAdapter {
 
 impl ProcessLaunch {
     pub(super) fn python(mut worker: PythonWorker) -> Self {
-        // An index may be named there, or a proxy, and whoever makes it ahead needs them as well.
+        // The variables may name a package index or a proxy, which a build ahead of time needs, too.
         worker.environment.variables.clone_from(&worker.env);
         Self::Python { worker: Box::new(worker), found: OnceLock::new() }
     }
@@ -214,7 +217,7 @@ impl ProcessLaunch {
         }
     }
 
-    /// Finds what all workers of a pool need.
+    /// Finds everything that the workers of a pool need.
     pub(super) async fn prepare(&self, spawner: &Spawner) -> Result<(), StartError> {
         let (worker, found) = match self {
             ProcessLaunch::Python { worker, found } => (worker, found),
@@ -242,7 +245,7 @@ impl ProcessLaunch {
         Ok(())
     }
 
-    /// What is started.
+    /// Returns the command that starts a worker.
     pub(super) fn start(&self) -> Result<Command, StartError> {
         match self {
             ProcessLaunch::Command { program, found } => start_program(program, found),
@@ -255,7 +258,7 @@ impl ProcessLaunch {
         }
     }
 
-    /// What is started, with each word of a program's arguments and variables changed.
+    /// Returns the command that starts a worker, with each word of a program's arguments and variables changed.
     #[cfg(feature = "http")]
     pub(super) fn start_with(
         &self,
@@ -268,7 +271,7 @@ impl ProcessLaunch {
     }
 }
 
-/// A program, in the environment that was made for it if it asked for one.
+/// Returns the command of a program, in the environment that was built for it, if any.
 fn start_program(program: &Program, found: &OnceLock<Interpreter>) -> Result<Command, StartError> {
     if program.environment.is_none() {
         return program.command();
@@ -280,13 +283,13 @@ fn start_program(program: &Program, found: &OnceLock<Interpreter>) -> Result<Com
 }
 
 impl PythonWorker {
-    /// What a pool of it is called.
+    /// Returns the name of the worker's pool.
     pub(super) fn name(&self) -> String {
         let stem = self.worker.file_stem();
         stem.map_or_else(|| "python".into(), |stem| stem.to_string_lossy().into_owned())
     }
 
-    /// The file, as the host sees it.
+    /// Returns the path of the file as the host sees it.
     fn resolved(&self) -> PathBuf {
         std::path::absolute(&self.worker).unwrap_or_else(|_| self.worker.clone())
     }
@@ -296,7 +299,7 @@ impl PythonWorker {
     }
 }
 
-/// Whether a worker is named by its file; otherwise by its module.
+/// Reports whether a worker is named by its file, rather than its module.
 pub fn is_file(worker: &Path) -> bool {
     worker.extension().is_some_and(|extension| extension == "py") || worker.components().count() > 1
 }
@@ -305,7 +308,7 @@ fn socket_pair() -> std::io::Result<(UnixStream, OwnedFd)> {
     use rustix::net::sockopt;
     let (ours, theirs) = UnixStream::pair()?;
     for socket in [&ours, &theirs] {
-        // Beyond the system's limit only root may go, on Linux; less than asked for is slower, not wrong.
+        // On Linux, only root may exceed the system's limit. A smaller buffer is slower, but works.
         #[cfg(target_os = "linux")]
         if sockopt::set_socket_send_buffer_size_force(socket, SOCKET_BUFFER).is_ok() {
             continue;

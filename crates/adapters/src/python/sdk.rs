@@ -1,7 +1,8 @@
-//! The Python SDK, carried inside the library: engine and SDK never differ in version.
+//! The Python SDK, contained in the library, so that the versions of engine and SDK never differ.
 //!
-//! It is written into the state directory once, under the hash of its content, so that Python's compiled files are kept
-//! beside it and the next start is fast. Each start compares it with what the library carries, and replaces what differs.
+//! The SDK is written to the state directory once, under the hash of its contents. Python keeps its compiled files
+//! beside it, which makes the next start fast. Each start compares the files with those in the library and replaces
+//! any that differ.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ use crate::telemetry::{Event, emit};
 const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));
 const HASH: &str = env!("SNAKEPIT_SDK_HASH");
 
-/// What Python has compiled of it.
+/// The directory of Python's compiled files.
 const COMPILED: &str = "__pycache__";
 
-/// Why the SDK is not where it should be.
+/// Why the SDK could not be installed.
 #[derive(Debug, thiserror::Error)]
 enum InstallError {
     #[error(transparent)]
@@ -25,26 +26,26 @@ enum InstallError {
     File(#[from] KeepError),
 }
 
-/// The files of the package `snakepit` of Python: their names and what is in them.
+/// Returns the files of the Python package `snakepit`: their names and contents.
 pub fn files() -> &'static [(&'static str, &'static str)] {
     FILES
 }
 
-/// Puts the SDK below a state directory, and gives the directory to name in `PYTHONPATH`.
+/// Installs the SDK below a state directory. Returns the directory to add to `PYTHONPATH`.
 pub fn path(state_dir: &Path) -> io::Result<PathBuf> {
     let entry = install(state_dir)?;
     Ok(entry.ancestors().nth(2).unwrap_or(state_dir).to_owned())
 }
 
-/// Puts the SDK where Python finds it. Gives the file to start.
+/// Installs the SDK. Returns the file to start.
 pub(super) fn install(state_dir: &Path) -> io::Result<PathBuf> {
     put_in_place(state_dir).map_err(|error| io::Error::other(with_causes(&error)))
 }
 
 fn put_in_place(state_dir: &Path) -> Result<PathBuf, InstallError> {
     let state = PrivateDir::open(state_dir, Owner::Us)?;
-    // Another host may do the same at this moment, and either is right: each file is there as a whole or not at all, and
-    // a worker is started when all of them are.
+    // Another host may do the same at this moment. Either may win: each file is written completely or not at all, and
+    // a worker is started only once all of them exist.
     let package = state.subdir(&format!("python-{HASH}"))?.subdir("snakepit")?;
     let mut is_damaged = false;
     for (name, content) in FILES {
@@ -55,7 +56,7 @@ fn put_in_place(state_dir: &Path) -> Result<PathBuf, InstallError> {
         }
     }
     if is_damaged {
-        // Whatever has damaged the one may have damaged the other, and Python does not look.
+        // The compiled files may be damaged, too, and Python does not check them.
         let _ = package.remove(COMPILED);
     }
     Ok(package.path().join("__main__.py"))

@@ -1,7 +1,7 @@
-//! The calls that one worker holds, and what is written to it.
+//! The calls that one worker holds, and the lines written to it.
 //!
-//! What waits to be written is bounded by the calls that the worker may hold. What is heard is not read ahead: a stream
-//! whose reader is slow holds up the pipe, and thereby the worker.
+//! The number of lines that wait to be written is limited by the number of calls that the worker may hold. Output is
+//! not read ahead: a stream with a slow reader blocks the pipe, and thereby the worker.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::lines::LineReader;
 use crate::transport::Closed;
 use crate::value::ValueError;
 
-/// Where the line of a call ends in all that is written.
+/// The position of the end of a call's line among all bytes written.
 pub(super) type LineEnd = u64;
 
-/// What is written: the line of a call, or one about a call.
+/// A line to write: a call, or a message about a call.
 struct Outgoing {
     call: Option<u64>,
     text: Vec<u8>,
@@ -29,25 +29,25 @@ struct Outgoing {
 
 pub(super) struct DialogueState {
     pub(super) calls: HeldCalls<LineEnd>,
-    /// What is left of its output is read, whoever is slow: it has an end.
+    /// Whether the rest of the output is read without waiting for the readers of streams. The rest is finite.
     hurry: bool,
 }
 
-/// What is to be written.
+/// The lines to write.
 struct LineQueue {
     lines: mpsc::UnboundedSender<Outgoing>,
-    /// How many bytes they are, those that were written included.
+    /// The number of bytes queued so far, including those already written.
     queued: u64,
 }
 
-/// See the module.
+/// The calls of one worker, and its standard streams.
 pub(super) struct Dialogue {
     state: Mutex<DialogueState>,
-    /// None when standard input is to be closed. Locked before the state.
+    /// `None` when standard input is to be closed. Locked before the state.
     writer: Mutex<Option<LineQueue>>,
-    /// None when it is closed.
+    /// `None` once standard input is closed.
     stdin: Mutex<Option<Arc<Stdin>>>,
-    /// What is left is read without waiting for anybody.
+    /// Notified when `hurry` is set.
     hurried: Notify,
     closed: Closed,
     integers: Integers,
@@ -64,7 +64,8 @@ impl Dialogue {
         concurrency: usize,
         introduction: &Introduction,
     ) -> Arc<Self> {
-        // Bounded by the calls that the worker holds: a line for each, and two cancels. What is not written is not answered.
+        // Bounded by the calls that the worker holds: a line and two cancels for each. A call is not answered before
+        // it is written.
         let (writer, to_write) = mpsc::unbounded_channel();
         let stdin = Arc::new(Stdin::new(stdin));
         let dialogue = Arc::new(Self {
@@ -86,7 +87,7 @@ impl Dialogue {
         tokio::spawn(async move {
             let reason = reader::read(&reading, &mut lines).await;
             reading.close(&reason);
-            // Were its streams closed under a worker that is at fault, it would end of that, and nobody would hear why.
+            // Closing the streams of a faulty worker at once would end the worker, and hide the fault.
             reading.given_up().await;
             writer.abort();
             drop(lines);
@@ -137,23 +138,23 @@ impl Dialogue {
                 return call.give_back();
             }
         };
-        // First: whoever writes the line needs it at once.
+        // Released first, because the task that writes the line needs the state at once.
         drop(state);
         if let Some(to) = &mut *writer {
             to.write(Outgoing { call: Some(id), text: line });
         }
         drop(writer);
         if is_abandoned {
-            // Its caller went away before it was here, and could not ask the worker.
+            // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel it.
             self.cancel(id);
         }
     }
 
-    /// Asks the worker to give up a call.
+    /// Asks the worker to cancel a call.
     pub(super) fn cancel(&self, call: u64) {
         let held = {
             let state = self.state();
-            // A stream that nobody reads holds up nobody.
+            // The stream no longer waits for its reader.
             state.calls.release_stream(call);
             state.calls.holds(call)
         };
@@ -165,7 +166,7 @@ impl Dialogue {
         }
     }
 
-    /// Writes line after line until there will be no more.
+    /// Writes lines until the queue is closed.
     async fn write_all(
         &self,
         stdin: &Stdin,
@@ -175,7 +176,7 @@ impl Dialogue {
             if let Some(call) = call
                 && !self.state().calls.sent(call)
             {
-                // Another worker gets it.
+                // The call goes to another worker.
                 continue;
             }
             stdin.write_all(&text).await?;
@@ -183,12 +184,12 @@ impl Dialogue {
         Ok(())
     }
 
-    /// So much more of a stream may be read.
+    /// Adds to the credit of a stream.
     pub(super) fn grant(&self, call: CallId, more: Portion) {
         self.state().calls.grant(call.get(), more);
     }
 
-    /// Waits until the stream of a call may send more.
+    /// Waits until the stream of a call has credit.
     pub(super) async fn room(&self, call: u64) {
         let credit = self.state().calls.credit(call);
         if let Some(credit) = credit {
@@ -196,7 +197,7 @@ impl Dialogue {
         }
     }
 
-    /// Until nobody waits for it any more.
+    /// Waits for [`hurry`](Self::hurry).
     async fn given_up(&self) {
         loop {
             let hurried = self.hurried.notified();
@@ -207,7 +208,7 @@ impl Dialogue {
         }
     }
 
-    /// The answer to a call has come: takes the call. The error is the fault of a worker that answers what it cannot have read.
+    /// Takes a call whose answer has arrived. It is an error of the worker to answer a call that it cannot have read.
     pub(super) fn take(&self, call: u64) -> Result<Option<(HeldCall<LineEnd>, Duration)>, String> {
         let mut state = self.state();
         state.calls.check_sent(call)?;
@@ -218,24 +219,24 @@ impl Dialogue {
         }))
     }
 
-    /// The worker can no longer be spoken to.
+    /// Stops sending calls, and records the reason.
     fn close(&self, reason: &str) {
         self.state().calls.close();
         self.closed.close(reason);
     }
 
-    /// Until it can no longer be spoken to; why.
+    /// Waits until the streams can no longer be used. Returns the reason.
     pub(super) async fn closed(&self) -> Arc<str> {
         self.closed.reason().await
     }
 
-    /// Says goodbye: what is to be written is, then standard input is closed.
+    /// Closes standard input once all queued lines are written.
     pub(super) fn drain(&self) {
         self.state().calls.leave();
         *self.writer() = None;
     }
 
-    /// Its process has ended: what it has written is read to the end.
+    /// Reads the rest of the output without waiting for the readers of streams.
     pub(super) fn hurry(&self) {
         let mut state = self.state();
         state.hurry = true;
@@ -248,12 +249,12 @@ impl Dialogue {
         !self.state().calls.is_empty()
     }
 
-    /// The calls that it is most likely doing now.
+    /// Returns the calls that the worker is most likely running.
     pub(super) fn at_work(&self) -> Vec<AtWork> {
         self.state().calls.at_work()
     }
 
-    /// The calls whose lines the worker has not read to their ends.
+    /// Returns the calls whose lines the worker has not completely read.
     pub(super) fn not_begun(&self) -> Vec<CallId> {
         let read = self.stdin().as_ref().and_then(|stdin| stdin.read());
         let mut state = self.state();
@@ -261,8 +262,8 @@ impl Dialogue {
         state.calls.not_begun(starts)
     }
 
-    /// Gives up all calls: those that were surely not begun go back to the pool, the others are lost. A worker that lives may
-    /// yet read what was written: then its starts are not known.
+    /// Gives up all calls. Calls that were certainly not begun go back to the pool; the others are lost. A running
+    /// worker may still read what was written, so its starts are unknown.
     pub(super) fn give_up(&self, starts: Starts) {
         let stdin = self.stdin().take();
         let read = stdin.filter(|_| starts == Starts::Known).and_then(|stdin| stdin.read());
@@ -277,7 +278,8 @@ impl Dialogue {
 }
 
 impl DialogueState {
-    /// The worker has read so much: it may have begun every call whose line ends there or before.
+    /// Records how many bytes the worker has read. It may have begun every call whose line ends at or before that
+    /// position.
     fn note_read(&mut self, read: Option<u64>) -> Starts {
         let Some(read) = read else { return Starts::Unknown };
         self.calls.started_where(|line_end| *line_end <= read);
@@ -288,12 +290,13 @@ impl DialogueState {
 impl LineQueue {
     fn write(&mut self, line: Outgoing) {
         self.queued += line.text.len() as u64;
-        // One that cannot be written to is closed by then.
+        // This fails only if the writer has ended, and then the dialogue is closed.
         let _ = self.lines.send(line);
     }
 }
 
-/// The line of a call. Its keys stand in this order, without spaces between them: a shell can cut it.
+/// Returns the line of a call. Its keys are in this order and without spaces between them, so that a shell can parse
+/// it.
 fn request(call: &Call, integers: Integers) -> Result<Vec<u8>, ValueError> {
     let mut out = format!("{{\"id\":{},\"command\":", call.id()).into_bytes();
     json::scalar(&mut out, call.command())?;

@@ -1,4 +1,4 @@
-//! A worker behind its standard streams.
+//! The handle of a stdio worker.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::value::Encoded;
 
-/// See the module.
+/// The handle of a stdio worker.
 pub(super) struct StdioHandle {
     process: custody::WorkerProcess,
     dialogue: Arc<Dialogue>,
@@ -48,7 +48,7 @@ impl Handle for StdioHandle {
     fn cancel(&self, call: CallId, stage: CancelStage) {
         match stage {
             CancelStage::Ask => self.dialogue.cancel(call.get()),
-            // There is no exception to raise; what follows is TERM.
+            // The worker has no exception to raise. TERM follows.
             CancelStage::Raise => {}
         }
     }
@@ -71,13 +71,13 @@ impl Handle for StdioHandle {
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
         async move {
-            // The pool drops this future when it loses patience, and the calls must be settled all the same.
+            // The pool drops this future when its patience runs out, and the calls must be settled nevertheless.
             let _calls = OnDrop(|| {
                 let is_gone = self.process.try_wait().is_some();
                 self.dialogue.give_up(if is_gone { Starts::Known } else { Starts::Unknown });
             });
             if reason == Reason::Died {
-                // What it had answered counts: it is read already, or lies in the pipe before its end.
+                // Answers that the worker gave before it died count. They were already read, or are in the pipe.
                 self.dialogue.hurry();
                 let _ = tokio::time::timeout(LAST_ANSWERS, self.dialogue.closed()).await;
             }
@@ -85,7 +85,7 @@ impl Handle for StdioHandle {
                 self.dialogue.drain();
                 self.dialogue.closed().await;
                 if self.dialogue.holds_calls() {
-                    // It may still start what it has read.
+                    // The worker may still start the calls that it has read.
                     self.process.exited().await;
                 }
             }

@@ -1,6 +1,7 @@
-//! Workers that speak lines of JSON on their standard streams, as `spec/stdio.md` has it: a shell script will do.
+//! Workers that exchange lines of JSON on their standard streams (`spec/stdio.md`). A shell script can be one.
 //!
-//! `dialogue.rs` has the calls and what is written, `stdin.rs` how far that was read, `reader.rs` what is heard, `handle.rs` is what the pool holds.
+//! `dialogue.rs` holds the calls and writes them, `stdin.rs` knows how much of that the worker has read, `reader.rs`
+//! reads the output, and `handle.rs` implements the contract with the pool.
 
 mod dialogue;
 mod handle;
@@ -28,7 +29,8 @@ use snakepit_core::PoolOptions;
 /// The version of the protocol.
 const PROTOCOL: u64 = 1;
 
-/// A pool of workers in any language that speak lines of JSON (`spec/stdio.md`). Its name is that of the program.
+/// Returns the options of a pool of workers in any language that exchange lines of JSON (`spec/stdio.md`). The pool
+/// is named after the program.
 ///
 /// ```
 /// let pool = snakepit::stdio(["bash", "examples/stdio/worker.sh"]);

@@ -1,6 +1,6 @@
-//! Reads the lines of a worker and acts on them. The host trusts a worker with nothing that costs the host.
+//! Reads the lines of a worker and handles them. The host does not trust the worker: no line can cost it much.
 //!
-//! Each line stands alone: an unreadable line fails the call that it names and no other.
+//! Each line is independent: an unreadable line fails only the call that it names.
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -12,7 +12,7 @@ use crate::json;
 use crate::lines::{Line, LineReader};
 use crate::value::Encoded;
 
-/// What an error may take once it is decoded.
+/// The maximum size of a decoded error.
 const LONGEST_ERROR: usize = 1 << 20;
 
 /// A line of a worker.
@@ -36,16 +36,16 @@ struct ProgressLine {
     text: Option<String>,
 }
 
-/// What comes of a line.
+/// The effect of a line.
 #[derive(PartialEq, Eq, Debug)]
 enum ReaderStep {
     Message,
-    /// An item of a call that may have no more before somebody reads.
+    /// An item of a call. Its reader must make room before more is read.
     Item(u64),
     Log,
 }
 
-/// Reads until the end, and says why it is the end.
+/// Reads until the output ends. Returns the reason for the end.
 pub(super) async fn read(dialogue: &Dialogue, lines: &mut LineReader) -> String {
     loop {
         let line = match lines.next().await {
@@ -70,7 +70,7 @@ fn hear(dialogue: &Dialogue, line: &[u8]) -> Result<ReaderStep, String> {
         (Some(number), _) => json::too_long(number),
         (None, Err(error)) => error.to_string(),
     };
-    // Whoever begins a line so means a call; without this its caller would wait in vain.
+    // A line that begins like this is about a call. If it were ignored, the caller would wait forever.
     let Some(id) = named_id(line) else { return Ok(ReaderStep::Log) };
     let Some((held, _)) = dialogue.take(id)? else { return Ok(ReaderStep::Log) };
     let message = format!("the worker's answer cannot be read: {wrong}");
@@ -95,10 +95,10 @@ fn obey(dialogue: &Dialogue, message: WorkerLine) -> Result<ReaderStep, String> 
         (None, None) if end => Ok(Encoded::nil()),
         (None, None) => return Ok(if has_item { ReaderStep::Item(id) } else { ReaderStep::Message }),
     };
-    // An answer to a call that it does not hold (any more) is dropped: it was answered, or never asked.
+    // An answer to a call that the worker does not hold is dropped: the call was already answered, or never sent.
     if let Some((held, service)) = dialogue.take(id)? {
         if let (Some(_), Ok(value), false) = (held.call.stream_credit(), &outcome, end) {
-            // A command that does not stream has one value.
+            // The result of a command that does not stream becomes the only item.
             held.call.send_item(value.clone());
         }
         held.finish_after(service, outcome);
@@ -106,7 +106,7 @@ fn obey(dialogue: &Dialogue, message: WorkerLine) -> Result<ReaderStep, String> 
     Ok(ReaderStep::Message)
 }
 
-/// Hands on an item of a stream; whether it was one that somebody asked for.
+/// Passes on an item of a stream. Returns whether the caller asked for a stream.
 fn take_item(dialogue: &Dialogue, id: u64, item: Encoded) -> bool {
     let streamed = dialogue.state().calls.item(id, item);
     match streamed {
@@ -119,7 +119,7 @@ fn take_item(dialogue: &Dialogue, id: u64, item: Encoded) -> bool {
     }
 }
 
-/// An error, which has little to say.
+/// Decodes an error of a limited size.
 fn read_error(error: &Encoded) -> RemoteError {
     match error.decode_within::<Json>(LONGEST_ERROR) {
         Ok(error) if error.to_string().len() <= LONGEST_ERROR => json::read_error(error),
@@ -130,7 +130,7 @@ fn read_error(error: &Encoded) -> RemoteError {
     }
 }
 
-/// The number at the beginning of `{"id": 7, …`.
+/// Returns the number at the beginning of `{"id": 7, …`.
 fn named_id(line: &[u8]) -> Option<u64> {
     let mut rest = line.trim_ascii_start();
     for part in [&b"{"[..], b"\"id\"", b":"] {
@@ -145,7 +145,7 @@ pub(crate) mod fuzzing {
     use super::*;
     use crate::json::Integers;
 
-    /// Reads what a worker prints, in pieces of this size.
+    /// Reads the output of a worker in pieces of this size.
     pub(crate) fn lines(bytes: &[u8], size: usize, limit: usize) {
         crate::lines::cut_in_pieces(bytes, size, limit, |line| {
             let _ = (Integers::Of64Bits.first_unreadable(line), named_id(line));

@@ -1,4 +1,4 @@
-//! A worker's standard input, and how much of it the worker has read: what it has not read, it has not begun.
+//! A worker's standard input, and how much of it the worker has read. The worker has not begun what it has not read.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use tokio::net::unix::pipe;
 /// The host's end of the pipe.
 pub(super) struct Stdin {
     pipe: pipe::Sender,
-    /// How many bytes were written. Locked while some are, so that the pipe holds no more than this says.
+    /// The number of bytes written. Locked during a write, so that the pipe never holds more than this number.
     written: Mutex<u64>,
 }
 
@@ -33,7 +33,8 @@ impl Stdin {
         Ok(())
     }
 
-    /// How many bytes the worker has taken out of the pipe, dead or alive; none where the system does not tell.
+    /// Returns the number of bytes that the worker has taken out of the pipe, whether or not it still runs. Returns
+    /// `None` if the system does not provide it.
     pub(super) fn read(&self) -> Option<u64> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.checked_sub(rustix::io::ioctl_fionread(&self.pipe).ok()?)

@@ -1,4 +1,5 @@
-//! Asks a worker to show that its code can run: a byte through a pipe, answered by a number on the slate.
+//! Asks a worker to prove that its code can run: by a byte through a pipe, which the worker answers by a number on
+//! the slate.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,15 +9,16 @@ use std::os::fd::OwnedFd;
 pub(crate) struct BeatPipe(OwnedFd);
 
 impl BeatPipe {
-    /// The pipe, and the end for the worker. Only ours does not block: a thread of the worker waits at its end.
+    /// Creates the pipe. Returns the host's end and the worker's. Only the host's end is non-blocking, because a
+    /// thread of the worker waits at the other.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = io::pipe()?;
         rustix::io::ioctl_fionbio(&writer, true)?;
         Ok((Self(writer.into()), reader.into()))
     }
 
-    /// Asks. A pipe that is full has questions enough in it, and one without a reader belongs to a worker that is about to
-    /// be missed anyway.
+    /// Asks for a beat. A full pipe already holds enough requests, and a pipe without a reader belongs to a worker
+    /// whose end is about to be noticed anyway.
     pub(crate) fn ask(&self) {
         let _ = rustix::io::write(&self.0, b".");
     }
@@ -32,7 +34,7 @@ mod tests {
         let mut bytes = [0; 64];
         pipe.ask();
         assert_eq!(rustix::io::read(&reader, &mut bytes), Ok(1));
-        // More than any pipe holds.
+        // More bytes than any pipe holds.
         (0..=1 << 20).for_each(|_| pipe.ask());
         assert_eq!(rustix::io::read(&reader, &mut bytes), Ok(64));
         drop(reader);

@@ -1,4 +1,4 @@
-//! Whether a worker can still be spoken to, and the reason if not. Set once; everyone who waits learns it.
+//! Whether a worker can still be reached, and the reason if not. Set once and seen by everyone who waits.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 pub(crate) struct Closed(watch::Sender<Option<Arc<str>>>);
 
 impl Closed {
-    /// It can no longer be spoken to. The first reason counts.
+    /// Marks the worker as unreachable. Only the first reason counts.
     pub(crate) fn close(&self, reason: &str) {
         self.0.send_if_modified(|closed| {
             let first = closed.is_none();
@@ -21,7 +21,7 @@ impl Closed {
         self.0.borrow().is_some()
     }
 
-    /// Until it can no longer be spoken to; why.
+    /// Waits until the worker is unreachable. Returns the reason.
     pub(crate) async fn reason(&self) -> Arc<str> {
         let mut closed = self.0.subscribe();
         let reason = closed.wait_for(Option::is_some).await;

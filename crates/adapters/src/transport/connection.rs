@@ -1,9 +1,9 @@
-//! One worker's socket: the calls that it holds, what is to be written, and who writes it.
+//! One worker's socket: the calls that the worker holds, the frames to write, and who writes them.
 //!
-//! No task stands between a caller and the socket. A call that finds the worker idle is written by its caller; one that
-//! finds it busy is left for the writer's task, which gathers what has come meanwhile; what answers bring about is
-//! written once, after the last answer of a read. So a single call costs one write and one read, and a thousand calls
-//! at a time cost a few.
+//! No task stands between a caller and the socket. If the worker is idle, the caller itself writes the call. If the
+//! worker is busy, the call is left to the writer task, which writes all calls that have gathered. Frames that
+//! answers cause are written once, after the last answer of a read. A single call therefore costs one write and one
+//! read, and a thousand concurrent calls cost a few.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,29 +24,29 @@ use crate::telemetry::{Event, TraceContext};
 use crate::value::{Encoded, ValueBuilder, ValueError, write};
 use crate::worker::Output;
 
-/// How many results have come of a call that is many calls.
+/// The number of results that have arrived for a CALLS.
 pub(super) type Results = usize;
 
-// A call is moved a dozen times on its way there and back; beyond 256 bytes, with its number in the table, a move costs
-// twice as much. What few calls have belongs behind a pointer.
+// A call is moved a dozen times on its way there and back. Above 256 bytes, including its number in the table, a move
+// costs twice as much. Data that few calls have belongs behind a pointer.
 const _: () = assert!(size_of::<(u64, HeldCall<Results>)>() <= 256);
 
 pub(super) struct ConnectionState {
     pub(super) calls: HeldCalls<Results>,
     pub(super) tools: HostTools,
-    /// How many tool calls were refused since the last write.
+    /// The number of tool calls refused since the last write.
     pub(super) refusals: usize,
-    /// What the worker told about itself in what is being read.
+    /// The events that the worker reported in the current read.
     pub(super) told: Vec<Event>,
     pub(super) outbox: Outbox,
-    /// What could not be written yet.
+    /// A batch that is not completely written yet.
     stuck: Option<Outbox>,
-    /// Memory of the last write, for the next.
+    /// The memory of the last batch, for reuse.
     spare: Outbox,
     writer: WriterState,
-    /// Somebody waits until the outbox is taken.
+    /// Whether a tool waits until the outbox is taken.
     pub(super) wants_room: bool,
-    /// Who waits for the first answer.
+    /// Receives the worker's first answer.
     pub(super) ready: Option<oneshot::Sender<ReadyOutcome>>,
 }
 
@@ -67,36 +67,36 @@ impl ConnectionState {
     }
 }
 
-/// Who sees to the outbox.
+/// Who writes the outbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum WriterState {
     #[default]
     Nobody,
-    /// The writer's task was woken and will look.
+    /// The writer task was woken and will check the outbox.
     Called,
-    /// Answers are being worked off; what they bring about is written after the last one.
+    /// The reader handles answers. What they cause is written after the last one.
     Reader,
-    /// Somebody is writing, and looks again afterwards.
+    /// A thread is writing, and checks the outbox again afterwards.
     Writing,
 }
 
-/// See the module.
+/// A connection to one worker.
 pub(crate) struct Connection {
     socket: OwnedWriteHalf,
     state: Mutex<ConnectionState>,
     wake_writer: Notify,
-    /// The outbox was taken, and somebody waited for it.
+    /// Notified when the outbox is taken, if a tool waits for that.
     pub(super) room: Notify,
     closed: Closed,
     slate: Slate,
-    /// How many calls the worker does at the same time.
+    /// The number of calls that the worker runs at the same time.
     concurrency: usize,
     pub(super) output: Arc<Output>,
     pub(super) max_frame: usize,
 }
 
 impl Connection {
-    /// Greets the worker. The receiver hears its first answer.
+    /// Opens the connection and greets the worker. The receiver gets the worker's first answer.
     pub(crate) fn open(
         socket: std::os::unix::net::UnixStream,
         slate: Slate,
@@ -126,7 +126,8 @@ impl Connection {
     }
 
     fn start_tasks(self: &Arc<Self>, reader: OwnedReadHalf) {
-        // Both tasks end with the connection: the reader at the end of the socket, the writer when it is told of that.
+        // Both tasks end with the connection: the reader at the end of the socket, the writer when the reader has
+        // ended.
         let writer = tokio::spawn(Arc::clone(self).write_what_is_left()).abort_handle();
         let connection = Arc::clone(self);
         tokio::spawn(async move {
@@ -147,10 +148,10 @@ impl Connection {
         let (number, is_abandoned) = (call.id().get(), call.is_abandoned());
         let written = match state.calls.begin(call, 0) {
             Begun::ToSend(held) => write_call(&mut state.outbox, &held.call),
-            // A worker that broke the protocol still lives, and still reads.
+            // A worker that broke the protocol may still run and read, so nothing is written.
             Begun::Kept => return,
             Begun::Refused(call) => {
-                // It was chosen for this worker before the worker's end was known.
+                // The call was assigned to this worker before the worker's end was known.
                 drop(guard);
                 return call.give_back();
             }
@@ -165,24 +166,24 @@ impl Connection {
             return;
         }
         if is_abandoned {
-            // Its caller went away before it was here, and could not ask the worker.
+            // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel it.
             state.outbox.frame(FrameKind::Cancel, number, |out| write::uint(out, 1));
         }
         let alone = state.calls.len() == 1;
         self.see_to_outbox(guard, alone);
     }
 
-    /// Asks the worker to end a call: 1 asks, 2 interrupts.
+    /// Asks the worker to end a call. Stage 1 asks; stage 2 interrupts.
     pub(crate) fn cancel(&self, call: CallId, stage: u64) {
         self.tell_about(call, FrameKind::Cancel, |out| write::uint(out, stage));
     }
 
-    /// Lets a stream send so much more.
+    /// Adds to the credit of a stream.
     pub(crate) fn grant(&self, call: CallId, more: Portion) {
         self.tell_about(call, FrameKind::Credit, |out| write_portion(out, more));
     }
 
-    /// Sends a frame about a call, if the worker still has it.
+    /// Sends a frame about a call, if the worker still holds the call.
     fn tell_about(&self, call: CallId, kind: FrameKind, payload: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         if state.calls.holds(call.get()) {
@@ -212,7 +213,7 @@ impl Connection {
         }
     }
 
-    /// Writes what there is, as far as the socket takes it.
+    /// Writes as much of the outbox as the socket accepts.
     pub(super) fn flush(&self) {
         loop {
             let mut state = self.state();
@@ -247,7 +248,8 @@ impl Connection {
         }
     }
 
-    /// Whether everything is written. An error counts as written: the reader sees the same and closes.
+    /// Writes a batch. Returns whether it is complete. An error counts as complete, because the reader sees the same
+    /// error and closes the connection.
     fn write(&self, batch: &mut Outbox) -> bool {
         while !batch.is_empty() {
             match batch.write_with(|pieces| self.socket.try_write_vectored(pieces)) {
@@ -265,7 +267,7 @@ impl Connection {
             let stuck = self.state().stuck.take();
             match stuck {
                 None => {
-                    // Whoever else is about to run may have something for the same write.
+                    // Other tasks that are about to run may add to the same write.
                     tokio::task::yield_now().await;
                 }
                 Some(mut batch) => {
@@ -281,14 +283,14 @@ impl Connection {
         }
     }
 
-    /// From here on, what is sent waits for [`Connection::end_reading`].
+    /// Delays writing until [`Connection::end_reading`].
     pub(super) fn begin_reading(state: &mut ConnectionState) {
         if state.writer != WriterState::Writing {
             state.writer = WriterState::Reader;
         }
     }
 
-    /// All answers of a read are worked off.
+    /// Writes what the answers of a read have caused.
     pub(super) fn end_reading(&self) {
         let mut state = self.state();
         if state.writer == WriterState::Reader {
@@ -301,25 +303,25 @@ impl Connection {
         }
     }
 
-    /// The answer to a call has come: takes the call, and whatever runs for it.
+    /// Takes a call whose answer has arrived, and ends its tool runs.
     pub(super) fn take(state: &mut ConnectionState, call: u64) -> Option<HeldCall<Results>> {
         let held = state.calls.take(call)?;
         state.tools.end_of(call);
         Some(held)
     }
 
-    /// The worker can no longer be spoken to.
+    /// Stops sending calls, and records the reason.
     fn close(&self, reason: &str) {
         self.state().calls.close();
         self.closed.close(reason);
     }
 
-    /// Until it can no longer be spoken to; why.
+    /// Waits until the connection can no longer be used. Returns the reason.
     pub(crate) async fn closed(&self) -> Arc<str> {
         self.closed.reason().await
     }
 
-    /// Asks the worker to finish and to go. It is given no more calls.
+    /// Asks the worker to finish and exit. The worker gets no more calls.
     pub(crate) fn drain(&self) {
         let mut state = self.state();
         state.calls.leave();
@@ -327,22 +329,22 @@ impl Connection {
         self.see_to_outbox(state, true);
     }
 
-    /// Whether the worker has calls that are not answered.
+    /// Reports whether the worker has unanswered calls.
     pub(crate) fn holds_calls(&self) -> bool {
         !self.state().calls.is_empty()
     }
 
-    /// The calls that the worker is most likely doing now, in the order in which they were sent.
+    /// Returns the calls that the worker is most likely running, in the order in which they were sent.
     pub(crate) fn at_work(&self) -> Vec<AtWork> {
         self.state().calls.at_work()
     }
 
-    /// How often the worker answered when it was asked to beat.
+    /// Returns how often the worker has answered a request for a beat.
     pub(crate) fn beats(&self) -> Option<u64> {
         self.slate.beats()
     }
 
-    /// The calls that the worker has not started by now, if it keeps a slate.
+    /// Returns the calls that the worker has not started yet, if it keeps a slate.
     pub(crate) fn not_begun(&self) -> Vec<CallId> {
         let mut state = self.state();
         let Ok(started) = self.slate.started() else { return Vec::new() };
@@ -350,8 +352,8 @@ impl Connection {
         state.calls.not_begun(Starts::Known)
     }
 
-    /// Gives up all calls: those that were surely not started go back to the pool, the others are lost. `starts` says whether the slate
-    /// tells which calls were started, now and for ever.
+    /// Gives up all calls. Calls that were certainly not started go back to the pool; the others are lost. `starts`
+    /// says whether the slate names all calls that were started and will not change any more.
     pub(crate) fn give_up(&self, starts: Starts) {
         let started = match starts {
             Starts::Known => self.slate.started().ok(),
@@ -359,7 +361,7 @@ impl Connection {
         };
         let mut state = self.state();
         state.tools.end_all();
-        // What goes to another worker is never written here.
+        // A call that goes to another worker must never be written here.
         state.outbox.clear();
         if let Some(started) = started {
             state.calls.started(started.call);
@@ -375,7 +377,7 @@ impl Connection {
     }
 }
 
-/// Writes a CALL or CALLS. A call that cannot be written (its bodies together are too long) leaves no trace.
+/// Writes a CALL or CALLS. If that fails because its bodies together are too long, the outbox is unchanged.
 fn write_call(outbox: &mut Outbox, call: &Call) -> Result<(), ValueError> {
     let (kind, plain) = match call.input() {
         Input::One(args) => (FrameKind::Call, !args.has_bodies()),
@@ -473,7 +475,7 @@ fn write_call_tail(out: &mut Vec<u8>, call: &Call) {
     }
 }
 
-/// `[traceparent]` or `[traceparent, tracestate]`.
+/// Writes `[traceparent]` or `[traceparent, tracestate]`.
 fn write_trace(out: &mut Vec<u8>, trace: &TraceContext) {
     let state = trace.tracestate();
     write::array_header(out, if state.is_some() { 2 } else { 1 });
@@ -483,7 +485,7 @@ fn write_trace(out: &mut Vec<u8>, trace: &TraceContext) {
     }
 }
 
-/// `[items, bytes]`, as credit is told.
+/// Writes credit as `[items, bytes]`.
 fn write_portion(out: &mut Vec<u8>, portion: Portion) {
     write::array_header(out, 2);
     write::uint(out, portion.items.into());

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a worker needs to know before its first call.
+/// What a worker must know before its first call.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Hello {
     pub(crate) protocol: u32,

@@ -1,20 +1,20 @@
-//! The text of a log that a worker sends. What it costs is bounded, whatever the worker sends: a log is shown by its first
-//! few KiB anyway.
+//! Formats the logs of workers. The cost is limited, whatever the worker sends: only the first few KiB of a log are
+//! shown anyway.
 
 use std::fmt::{self, Write as _};
 
 use crate::value::{Encoded, ValueError};
 
-/// So much of a text is kept; it is cut into lines, which are cut again.
+/// The maximum length of the text. It is cut into lines, which are cut again.
 const TEXT: usize = 64 * 1024;
-/// Fields that are longer are left out.
+/// The maximum length of the fields. Longer fields are left out.
 const FIELDS: usize = 64 * 1024;
-/// So much of the fields is shown.
+/// The maximum length of the fields as shown.
 const SHOWN_FIELDS: usize = 8 * 1024;
-/// So much of the level is shown.
+/// The maximum length of the level as shown.
 const LEVEL: usize = 32;
 
-/// `level: text fields`.
+/// Returns `level: text fields`.
 pub(crate) fn log_text(level: &str, text: &str, fields: Option<&Encoded>) -> Result<String, ValueError> {
     let mut line = format!("{}: {}", beginning(level, LEVEL), beginning(text, TEXT));
     if text.len() > TEXT {
@@ -29,19 +29,19 @@ pub(crate) fn log_text(level: &str, text: &str, fields: Option<&Encoded>) -> Res
     let value = fields.to_value()?;
     line.push(' ');
     let mut shown = Shown { text: line, left: SHOWN_FIELDS };
-    // Stops in the middle of a value that is too long: a few integers can have a million digits.
+    // Stops in the middle of a value that is too long, because a few integers can have a million digits.
     if write!(shown, "{value}").is_err() {
         shown.text.push('…');
     }
     Ok(shown.text)
 }
 
-/// The longest beginning of a text that has at most so many bytes.
+/// Returns the longest beginning of a text that has at most this many bytes.
 pub(crate) fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// Takes only so much.
+/// Keeps only the beginning of what is written to it.
 struct Shown {
     text: String,
     left: usize,
@@ -81,7 +81,7 @@ mod tests {
         assert!(text.ends_with("(fields of 65541 bytes are left out; 65536 is the limit)"), "{text}");
     }
 
-    /// Digits take quadratic time. Only those of the first integers are made.
+    /// Formatting digits takes quadratic time. Only the digits of the first integers are formatted.
     #[test]
     fn integers_of_many_digits_are_not_all_shown() {
         let number = BigInt::from_twos_complement(&[0x5a; 4096]);

@@ -1,8 +1,9 @@
-//! Our own protocol (`spec/wire.md`) over a socket that the worker inherits.
+//! The wire protocol (`spec/wire.md`) over a socket that the worker inherits.
 //!
-//! A frame's way: [`connection`] has the socket and the calls, and writes frames; [`reader`] reads frames and acts on them;
-//! [`tools`] runs the tools that the worker calls; [`slate`] tells what a dead worker had begun; [`stacks`] asks a busy worker
-//! where it is, [`beat`] whether its code can run.
+//! The files, in the order in which data passes them: [`connection`] holds the socket and the calls, and writes
+//! frames; [`reader`] reads frames and handles them; [`tools`] runs the tools that the worker calls; [`slate`] knows
+//! what a dead worker had begun; [`stacks`] asks a busy worker for its stacks, and [`beat`] asks it to prove that its
+//! code can run.
 
 mod beat;
 mod closed;
@@ -32,7 +33,7 @@ pub(crate) use spans::{read as read_span, read_trace};
 pub(crate) use stacks::StackSignals;
 pub(crate) use stacks::{StackPipe, take_crash};
 
-/// What the fuzz targets need of this.
+/// Entry points for the fuzz targets.
 #[cfg(any(fuzzing, test))]
 pub(crate) mod fuzzing {
     use bytes::BytesMut;
@@ -40,7 +41,7 @@ pub(crate) mod fuzzing {
     use super::reader::cut;
     use crate::worker::Output;
 
-    /// How many frames there are in bytes of a worker, or what is wrong with them.
+    /// Returns the number of frames in the bytes of a worker, or the first fault in them.
     pub(crate) fn cut_frames(
         bytes: &mut BytesMut,
         output: &Output,

@@ -1,4 +1,4 @@
-//! Reads the frames of a worker and acts on them. The host trusts a worker with nothing that costs the host.
+//! Reads the frames of a worker and handles them. The host does not trust the worker: no frame can cost it much.
 
 use std::sync::Arc;
 
@@ -23,30 +23,30 @@ use crate::telemetry::{self, TraceContext};
 use crate::value::{Encoded, ValueError, write};
 use crate::worker::Output;
 
-/// How much is read at a time.
+/// The number of bytes to read at a time.
 const READ: usize = 64 * 1024;
-/// Payloads below this are copied out, so that a value that is kept does not keep the whole buffer.
+/// Smaller payloads are copied, so that a value that is kept does not keep the whole buffer alive.
 const COPIED: usize = 16 * 1024;
 
-/// What a frame about the worker itself may take once it is decoded.
+/// The maximum decoded size of a frame about the worker itself.
 const MEMORY: usize = 16 << 20;
-/// What small ones may take: numbers, and a text.
+/// The maximum decoded size of a small frame: numbers and a text.
 const LITTLE: usize = 4096;
-/// So much of a text of progress is told.
+/// The maximum length of a progress text. The rest is cut off.
 const PROGRESS: usize = 8 * 1024;
-/// So much of a fault is told.
+/// The maximum length of the text of a fault. The rest is cut off.
 const FAULT: usize = 2 * 1024;
 
-/// What a worker's first answer was.
+/// The outcome of a worker's start.
 #[derive(Debug)]
 pub(crate) enum ReadyOutcome {
-    /// It is ready.
+    /// The worker is ready.
     Yes(ReadyMessage),
-    /// Its code could not be loaded.
+    /// The worker's code could not be loaded.
     Failed(RemoteError),
 }
 
-/// The first thing that a worker says.
+/// The worker's first message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ReadyMessage {
@@ -58,7 +58,7 @@ pub(crate) struct ReadyMessage {
     pub(crate) introduction: Introduction,
 }
 
-/// The signals that a worker understands.
+/// The signals that a worker handles.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Signals {
@@ -68,7 +68,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Those at which it tells where it is.
+    /// Returns the signals that make the worker write its stacks.
     pub(crate) fn of_stacks(self) -> Option<StackSignals> {
         Some(StackSignals { threads: self.stack?, tasks: self.tasks })
     }
@@ -80,12 +80,12 @@ impl Signals {
 pub(crate) struct HostCallOptions {
     /// The first credit: items and bytes.
     pub(crate) stream: Option<(u32, u64)>,
-    /// The span that asks: `[traceparent]` or `[traceparent, tracestate]`.
+    /// The span of the tool call: `[traceparent]` or `[traceparent, tracestate]`.
     pub(crate) trace: Option<Vec<String>>,
 }
 
 impl HostCallOptions {
-    /// The trace that the tool belongs to.
+    /// Returns the trace that the tool call belongs to.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         let mut texts = self.trace.iter().flatten();
         read_trace(texts.next()?, texts.next().map(String::as_str))
@@ -100,7 +100,7 @@ pub(crate) struct HostCall {
     pub(crate) options: HostCallOptions,
 }
 
-/// A `HOST_CALL`: with or without options.
+/// Decodes a `HOST_CALL`, with or without options.
 pub(crate) fn read_host_call(payload: &Encoded, room: usize) -> Result<HostCall, ValueError> {
     type WithOptions = (u64, String, Encoded, HostCallOptions);
     if let Ok((id, tool, args, options)) = payload.decode_within::<WithOptions>(room) {
@@ -110,24 +110,24 @@ pub(crate) fn read_host_call(payload: &Encoded, room: usize) -> Result<HostCall,
     Ok(HostCall { id, tool, args, options: HostCallOptions::default() })
 }
 
-/// What an answer does to its call.
+/// The answer to a call.
 enum FrameAnswer {
     Value(Encoded),
     Error(Encoded),
     End,
 }
 
-/// Calls that were answered, and their answers.
+/// Answered calls, and their answers.
 type Answers = Vec<(HeldCall<Results>, FrameAnswer)>;
 
-/// Memory for what one read brings, used again for the next.
+/// Buffers for the frames of a read, reused for the next read.
 #[derive(Default)]
 struct ReadFrames {
     frames: Vec<(Header, Incoming)>,
     answers: Answers,
 }
 
-/// Reads until the end, and says why it is the end.
+/// Reads until the connection ends. Returns the reason for the end.
 pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf) -> String {
     let mut buffer = BytesMut::with_capacity(READ);
     let mut memory = ReadFrames::default();
@@ -145,7 +145,8 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf
         }
         let heard = hear(connection, &mut buffer, &mut memory);
         if let Ok(2..) = heard {
-            // Those who have their answers may call again at once: they go first, and what they send is written once.
+            // Callers that have their answers may call again at once. They run first, so that their calls are written
+            // together.
             tokio::task::yield_now().await;
         }
         connection.end_reading();
@@ -159,13 +160,13 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf
     }
 }
 
-/// Works off all complete frames; how many answers were among them.
+/// Handles all complete frames. Returns the number of answers among them.
 fn hear(
     connection: &Arc<Connection>,
     buffer: &mut BytesMut,
     heard: &mut ReadFrames,
 ) -> Result<usize, String> {
-    // Without the lock: what a frame says may take its time to decode.
+    // Without the lock, because decoding may take time.
     let cut = cut(buffer, &mut heard.frames, &connection.output, connection.max_frame);
     let (sorted, told) = {
         let mut state = connection.state();
@@ -175,7 +176,7 @@ fn hear(
             .try_for_each(|(header, said)| frame(connection, &mut state, header, said, &mut heard.answers));
         (sorted, std::mem::take(&mut state.told))
     };
-    // Without the lock: whoever listens may do anything.
+    // Emitted without the lock, because a listener may do anything.
     told.into_iter().for_each(telemetry::emit);
     let count = heard.answers.len();
     if count > 0 {
@@ -192,7 +193,7 @@ fn hear(
     sorted.and(cut).map(|()| count)
 }
 
-/// Cuts what was received into frames, and reads them. The error comes after the frames before it.
+/// Cuts the received bytes into frames and decodes them. On an error, `frames` has the frames before it.
 pub(super) fn cut(
     buffer: &mut BytesMut,
     frames: &mut Vec<(Header, Incoming)>,
@@ -255,7 +256,8 @@ fn frame(
     Ok(())
 }
 
-/// An answer to a call that the worker does not hold (any more) is dropped: it was answered, or never asked.
+/// Takes the answered call. An answer to a call that the worker does not hold is dropped: the call was already
+/// answered, or never sent.
 fn answer(state: &mut ConnectionState, call: u64, answer: FrameAnswer, answers: &mut Answers) {
     if let Some(held) = Connection::take(state, call) {
         answers.push((held, answer));
@@ -264,7 +266,7 @@ fn answer(state: &mut ConnectionState, call: u64, answer: FrameAnswer, answers: 
     }
 }
 
-/// RESULT and END, which answer one call.
+/// Handles RESULT and END, which answer one call.
 fn one_answer(
     state: &mut ConnectionState,
     header: Header,
@@ -280,8 +282,8 @@ fn one_answer(
     Ok(())
 }
 
-/// Outcomes of many calls that came together: the last of them, or some. What cannot be told apart is believed in
-/// nothing: with more outcomes than calls, none is known to belong to its call.
+/// Handles results of a CALLS: the last of them, or some. If there are more results than inputs, none is known to
+/// belong to its input, so none is trusted.
 fn results(
     state: &mut ConnectionState,
     header: Header,
@@ -306,10 +308,10 @@ fn results(
     if !header.has_more {
         answer(state, call, FrameAnswer::Value(entries), answers);
     } else if count == 0 {
-        return Err(format!("it sent Results for call {call} that hold none, and more to follow"));
+        return Err(format!("it sent empty Results for call {call}, and more to follow"));
     } else {
         held.call.send_item(entries);
-        // Whatever the slate says.
+        // A result proves that the call was started, whatever the slate says.
         state.calls.started(call);
     }
     Ok(())
@@ -340,7 +342,7 @@ fn ready(state: &mut ConnectionState, message: ReadyMessage) -> Result<(), Strin
             super::frame::VERSION
         ));
     }
-    let waiting = state.ready.take().ok_or("it said twice that it is ready")?;
+    let waiting = state.ready.take().ok_or("it reported twice that it is ready")?;
     let _ = waiting.send(ReadyOutcome::Yes(message));
     Ok(())
 }
@@ -351,7 +353,7 @@ fn not_started(state: &mut ConnectionState, error: RemoteError) -> Result<(), St
     Ok(())
 }
 
-/// What a frame says.
+/// The contents of a frame.
 pub(super) enum Incoming {
     Result(Encoded),
     Results(Encoded),
@@ -366,11 +368,11 @@ pub(super) enum Incoming {
     HostCredit(u64, Portion),
     HostCancel(u64),
     WorkerSpan(Box<WorkerSpan>),
-    /// What nobody asks for, or what is done already.
+    /// A frame that needs no handling, or was handled when it was decoded.
     Nothing,
 }
 
-/// Reads a frame. Logs go to the output at once. The error is the fault of the worker.
+/// Decodes a frame. Logs go to the output at once. An error is the fault of the worker.
 fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming, String> {
     let unreadable = |error: ValueError| unreadable(header.kind, &error);
     Ok(match header.kind {
@@ -404,11 +406,11 @@ fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming,
             Incoming::HostCancel(id)
         }
         FrameKind::Telemetry => spans::read(&payload).map_or(Incoming::Nothing, Incoming::WorkerSpan),
-        // Nobody asks for these yet; they are known, so they are no fault.
+        // The host does not use these frames yet. They are part of the protocol, so they are not a fault.
         FrameKind::Pong | FrameKind::Bye => Incoming::Nothing,
         FrameKind::Fault => {
             let text: String = payload.decode_within(LITTLE).map_err(unreadable)?;
-            return Err(format!("it refuses what it was sent: {}", harmless(beginning(&text, FAULT))));
+            return Err(format!("it rejects what it was sent: {}", harmless(beginning(&text, FAULT))));
         }
         FrameKind::Hello
         | FrameKind::Call

@@ -1,5 +1,5 @@
-//! A page of memory that a worker writes and that survives the worker. After a death it tells which calls were started; at any
-//! time it counts the worker's beats. Answers that the worker has not sent yet follow the page.
+//! A page of memory that a worker writes and that survives the worker. It records which calls were started, for use
+//! after a death, and counts the worker's beats. Answers that the worker has not sent yet follow the page.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,43 +11,43 @@ use crate::value::Encoded;
 
 /// The size of the page.
 const SIZE: u64 = 4096;
-/// Where the number of beats is.
+/// The offset of the number of beats.
 const BEATS: u64 = 24;
-/// How much is kept for each CALLS that is under way, its numbers included.
+/// The size of the record of a running CALLS, including its numbers.
 const PLACE: u64 = 64 * 1024;
-/// The numbers before what is kept.
+/// The size of the numbers at the beginning of a record.
 const HEAD: usize = 32;
-/// For more of them nothing is kept.
+/// The maximum number of records. Further CALLS have none.
 const MOST_PLACES: usize = 64;
 
-/// The host's end.
+/// The host's end of a slate.
 #[derive(Debug)]
 pub(crate) struct Slate {
     page: OwnedFd,
     places: u64,
 }
 
-/// The answers of a CALLS that were not sent.
+/// The record of a CALLS: its unsent answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SlatePage {
-    /// How many of its calls were started, as far as that was noted here.
+    /// The number of its calls that were started, according to this record.
     pub(crate) started: u64,
-    /// Which one the first of the answers belongs to.
+    /// The position of the call that the first answer belongs to.
     pub(crate) first: u64,
-    /// The answers, one after the other.
+    /// The answers, one after another.
     pub(crate) entries: Vec<u8>,
 }
 
-/// What a worker had started last.
+/// The last call that a worker started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Started {
-    /// The call.
+    /// The number of the call.
     pub(crate) call: u64,
-    /// Of many calls that travelled together: how many.
+    /// If the call is a CALLS, the number of its inputs that were started.
     pub(crate) inputs: u64,
 }
 
-/// Memory of so many bytes. The worker cannot take it away under our eyes.
+/// Creates memory of this size. The worker cannot shrink it.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 fn page(size: u64) -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags};
@@ -57,7 +57,7 @@ fn page(size: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A file without a name. If the worker shortens it, reading it fails, and nothing is known of what was started.
+/// Creates an unnamed file. If the worker truncates it, reading it fails, and it is unknown what was started.
 #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
 fn page(size: u64) -> io::Result<OwnedFd> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -72,7 +72,7 @@ fn page(size: u64) -> io::Result<OwnedFd> {
 }
 
 impl Slate {
-    /// For a worker that does so many calls at a time.
+    /// Creates the slate of a worker that runs this many calls at the same time.
     pub(crate) fn new(concurrency: usize) -> io::Result<Self> {
         let places = concurrency.clamp(1, MOST_PLACES) as u64;
         Ok(Self { page: page(SIZE + places * PLACE)?, places })
@@ -94,7 +94,7 @@ impl Slate {
         }
     }
 
-    /// What is kept of a CALLS. The worker has written it, and may have written anything.
+    /// Returns the record of a CALLS. The worker wrote the record, so it may contain anything.
     pub(crate) fn kept(&self, call: u64) -> Option<SlatePage> {
         (0..self.places).map(|place| SIZE + place * PLACE).find_map(|at| {
             let mut head = [0; HEAD];
@@ -115,14 +115,15 @@ impl Slate {
         (read == length).then_some(())
     }
 
-    /// How often the worker answered when it was asked to beat.
+    /// Returns how often the worker has answered a request for a beat.
     pub(crate) fn beats(&self) -> Option<u64> {
         let mut beats = [0; 8];
         let read = rustix::io::pread(&self.page, &mut beats, BEATS).ok()?;
         (read == beats.len()).then(|| u64::from_le_bytes(beats))
     }
 
-    /// How many of many calls a worker that is gone had answered and begun, if known. Answers that it had not sent are handed on.
+    /// Returns how many inputs of a CALLS a dead worker had answered and begun, if known. Passes on the answers that
+    /// it had not sent.
     fn how_far(
         &self,
         held: &HeldCall<Results>,
@@ -140,14 +141,14 @@ impl Slate {
                 held.call.send_item(results);
                 answered += count;
             }
-            // While a nested call runs, the slate has that one's number; this one waits for it with the next of its calls.
+            // While a nested call runs, the slate names that call. The next input of this CALLS waits for it.
             let waits = (concurrency == 1 && begun.is_none()).then_some(answered as u64 + 1);
             begun = begun.max(waits).max(Some(kept.started).filter(|started| *started > 0));
         }
         Some((answered, (begun? as usize).min(inputs.len())))
     }
 
-    /// A call is lost with its worker, which may have told how far it came.
+    /// Reports that a call is lost with its worker, and how far the worker came with it if that is known.
     pub(super) fn lose(&self, held: HeldCall<Results>, started: Option<Started>, concurrency: usize) {
         let how_far = started.and_then(|started| self.how_far(&held, started, concurrency));
         match (how_far, started) {
@@ -158,7 +159,7 @@ impl Slate {
     }
 }
 
-/// The numbers of a head, in the order in which they stand.
+/// Returns the numbers at the beginning of a record, in order.
 fn numbers(head: &[u8; HEAD]) -> [u64; 4] {
     let mut numbers = [0; 4];
     for (number, bytes) in numbers.iter_mut().zip(head.as_chunks::<8>().0) {

@@ -11,13 +11,13 @@ use crate::call::Call;
 use crate::telemetry::{Event, Level, TraceContext, is_heard};
 use crate::value::Encoded;
 
-/// The name that spans have among what a worker measures.
+/// The name of spans among a worker's telemetry.
 const SPAN: &str = "snakepit.span";
-/// The most that is kept of a name.
+/// The maximum length of a name, in characters.
 const MOST_NAME: usize = 200;
-/// Attributes that are longer are left out: half a JSON text is none.
+/// The maximum length of the attributes. Longer ones are left out, because a truncated JSON text is useless.
 const MOST_ATTRIBUTES: usize = 4096;
-/// What is longer is no span.
+/// The maximum size of a span. Larger ones are ignored.
 const MOST_BYTES: usize = 64 * 1024;
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ struct SpanRecord {
     value: Box<WorkerSpan>,
 }
 
-/// A span, as far as it is one.
+/// A span that a worker reports.
 #[derive(Deserialize)]
 pub(crate) struct WorkerSpan {
     name: String,
@@ -40,14 +40,14 @@ pub(crate) struct WorkerSpan {
     attributes: Option<String>,
 }
 
-/// The trace of a tool call. The host does not trust the worker: an invalid part is ignored.
+/// Reads the trace of a tool call. The host does not trust the worker, so an invalid part is ignored.
 pub(crate) fn read_trace(traceparent: &str, tracestate: Option<&str>) -> Option<TraceContext> {
     let context = TraceContext::new(traceparent).ok()?;
     let with_state = tracestate.and_then(|state| context.clone().with_state(state).ok());
     Some(with_state.unwrap_or(context))
 }
 
-/// The span that a worker reports, if it is valid and somebody listens.
+/// Reads a span. Returns `None` if the span is invalid or nothing listens for it.
 pub(crate) fn read(payload: &Encoded) -> Option<Box<WorkerSpan>> {
     if !is_heard(Level::Debug) || payload.payload_len() > MOST_BYTES {
         return None;
@@ -61,7 +61,7 @@ pub(crate) fn read(payload: &Encoded) -> Option<Box<WorkerSpan>> {
 }
 
 impl WorkerSpan {
-    /// What is told of it: it belongs to a call that the worker has.
+    /// Returns the event of the span. `call` is the call that the span belongs to.
     pub(crate) fn told_of(self, call: &Call) -> Option<Event> {
         let (pool, worker) = call.served_by()?;
         Some(Event::WorkerSpan {

@@ -1,5 +1,5 @@
-//! Asks a worker where its threads are, even while its interpreter is busy: a signal, and a pipe for the answer. Then where
-//! its tasks are, which only code of the worker can tell: [`super::task_stacks`].
+//! Asks a worker for the stacks of its threads, even while its interpreter is busy: by a signal, answered through a
+//! pipe. Then asks for the stacks of its tasks, which only the worker's own code knows: [`super::task_stacks`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,18 +13,18 @@ use super::task_stacks;
 use crate::call::CallId;
 use crate::custody;
 
-/// How long a worker may take to answer: a handler in C runs at once, unless the process is stopped or swapped out.
+/// The time limit for an answer. A handler in C runs at once, unless the process is stopped or swapped out.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long the second text may be in coming before it is asked for again.
+/// How long to wait for the second text before the signal is sent again.
 const SIGNAL_AGAIN: Duration = Duration::from_millis(25);
-/// The most text that is read.
+/// The maximum length of the text.
 const LIMIT: usize = 256 * 1024;
 
-/// The signals at which a worker tells where it is.
+/// The signals that make a worker write its stacks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackSignals {
     pub(crate) threads: i32,
-    /// None if it cannot tell where its tasks are.
+    /// `None` if the worker cannot write the stacks of its tasks.
     pub(crate) tasks: Option<i32>,
 }
 
@@ -33,7 +33,8 @@ pub(crate) struct StackSignals {
 pub(crate) struct StackPipe(Mutex<pipe::Receiver>);
 
 impl StackPipe {
-    /// The pipe, and the end for the worker. Neither end blocks: a worker whose stacks nobody reads drops them.
+    /// Creates the pipe. Returns the host's end and the worker's. Neither end blocks: a worker drops stacks that are
+    /// not read.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = io::pipe()?;
         rustix::io::ioctl_fionbio(&writer, true)?;
@@ -41,7 +42,7 @@ impl StackPipe {
         Ok((Self(Mutex::new(reader)), writer.into()))
     }
 
-    /// The stacks of the tasks, of one call if it is named, and then of all threads, as text.
+    /// Returns the stacks of the tasks, of one call if given, followed by the stacks of all threads.
     pub(crate) async fn ask(
         &self,
         worker: &custody::WorkerProcess,
@@ -65,12 +66,12 @@ impl StackPipe {
         signal: i32,
     ) -> Option<(MutexGuard<'_, pipe::Receiver>, String)> {
         let mut reader = self.0.lock().await;
-        // What an earlier, impatient question left behind.
+        // The rest of the answer to an earlier request that timed out.
         let mut scrap = [0; 4096];
         while matches!(reader.try_read(&mut scrap), Ok(1..)) {}
-        // Nothing marks the end of the text. The second signal waits until the handler of the first is done: when a
-        // thread is named again, the first text is complete. With several threads another one may take the second
-        // signal while the first is still writing, and drops it: then it is sent again.
+        // Nothing marks the end of the text. The second signal waits until the handler of the first has returned, so
+        // the first text is complete once a thread is named again. If there are several threads, another thread may
+        // take the second signal while the first still writes, and drop it. The signal is then sent again.
         worker.signal_main(signal).ok()?;
         let mut text = Vec::new();
         loop {
@@ -89,7 +90,7 @@ impl StackPipe {
     }
 }
 
-/// Reads until a second text begins, and says where.
+/// Reads until a second text begins. Returns where it begins.
 async fn read_to_second(reader: &mut pipe::Receiver, text: &mut Vec<u8>) -> Option<usize> {
     loop {
         if let Some(end) = end_of_first(text) {
@@ -101,11 +102,12 @@ async fn read_to_second(reader: &mut pipe::Receiver, text: &mut Vec<u8>) -> Opti
     }
 }
 
-/// Where the second text begins, if it has begun: each text names a thread once, in a line such as
-/// `Current thread 0x00007f1c (most recent call first):`. Its first line need not come again, for threads come and go.
+/// Returns where the second text begins, if it has begun. Each text names a thread once, in a line such as `Current
+/// thread 0x00007f1c (most recent call first):`. The first line of the first text need not occur again, because
+/// threads come and go.
 ///
-/// A thread that has not begun yet does not count. Until Python 3.11 it goes by the number of the one that started it, which
-/// is thus named twice in one text.
+/// A thread that runs no code yet does not count. Until Python 3.11, it has the number of the thread that started it,
+/// which therefore occurs twice in one text.
 fn end_of_first(text: &[u8]) -> Option<usize> {
     let mut seen = Vec::new();
     let mut named = None;
@@ -123,13 +125,13 @@ fn end_of_first(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// What stands in the place of the frames of a thread that runs no Python code, or none yet.
+/// Replaces the frames of a thread that runs no Python code, or none yet.
 const NO_FRAME: &str = "<no Python frame>";
 
-/// The stack of a crash among the last lines that a worker printed, which lose it: `faulthandler` writes it there.
+/// Moves the stack of a crash out of the last lines that a worker printed. `faulthandler` writes it there.
 pub(crate) fn take_crash(printed: &mut Vec<String>) -> Option<String> {
     let is_crash = |line: &String| line.starts_with("Fatal Python error: ");
-    // With many threads its first line may have been dropped already.
+    // If there are many threads, the first line may already have been dropped.
     let is_header = |line: &String| thread_of(line.as_bytes()).is_some();
     let begin = printed.iter().rposition(is_crash).or_else(|| printed.iter().position(is_header))?;
     let tail = printed.split_off(begin);
@@ -140,10 +142,11 @@ pub(crate) fn take_crash(printed: &mut Vec<String>) -> Option<String> {
     Some(readable(stack.iter().map(String::as_str))).filter(|stack| !stack.is_empty())
 }
 
-/// Where faulthandler does not know the threads.
+/// The header that faulthandler writes if it does not know the threads.
 const STACK_HEADER: &str = "Stack (most recent call first):";
 
-/// The thread that is meant comes first; the one that only beats is left out, and those without a frame if any has one.
+/// Puts the current thread first. Omits the thread that answers beats, and threads without a frame if any thread has
+/// one.
 fn readable<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let mut threads: Vec<Vec<&str>> = Vec::new();
     for line in lines.filter(|line| !line.trim().is_empty()) {
@@ -162,10 +165,10 @@ fn readable<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     lines.join("\n")
 }
 
-/// How the only frame of the thread that answers beats ends.
+/// The end of the only frame of the thread that answers beats.
 const BEATING: &str = " in _answer_beats";
 
-/// The number of the thread whose stack follows this line.
+/// Returns the number of the thread whose stack follows this line.
 fn thread_of(line: &[u8]) -> Option<&[u8]> {
     let is_header = line.starts_with(b"Thread 0x") || line.starts_with(b"Current thread 0x");
     line.split(|&byte| byte == b' ').find(|word| is_header && word.starts_with(b"0x"))
@@ -183,7 +186,7 @@ mod tests {
         assert_eq!(again("Thread 0x1 (most recent call first):\n  File a\n"), Some(first.len()));
         assert_eq!(again("Thread 0x1 (most recent call first):\n  Fi"), None, "a frame that is not complete");
         assert_eq!(again("Thread 0x1 (most rec"), None, "a line that is not complete");
-        // The signal may be taken by another thread, and the first thread may be gone.
+        // Another thread may take the signal, and the first thread may have ended.
         assert_eq!(again("Thread 0x2 (most recent call first):\n  File b\n"), Some(first.len()));
         assert_eq!(again("Thread 0x2 (most recent call first):\n"), None, "what follows decides");
     }

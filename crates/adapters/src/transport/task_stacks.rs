@@ -1,5 +1,5 @@
-//! Asks a worker where its tasks are. The stack of a thread shows only that its event loop waits: what a coroutine awaits is
-//! known to the interpreter alone, whose code answers a signal of its own.
+//! Asks a worker for the stacks of its tasks. The stack of a thread shows only that its event loop waits. What a
+//! coroutine awaits is known only to the interpreter, whose code answers a separate signal.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,23 +11,25 @@ use crate::call::CallId;
 use crate::custody;
 use crate::harmless;
 
-/// How long a worker may take to answer, after it has told where its threads are. Code that holds the interpreter keeps it
-/// from answering at all.
+/// The time limit for an answer, once the stacks of the threads are known. Code that holds the interpreter prevents
+/// any answer.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// A signal that comes just before the main thread begins to wait is seen only with the next one.
+/// How long to wait before the signal is sent again. A signal that arrives just before the main thread begins to wait
+/// is noticed only with the next one.
 const SIGNAL_AGAIN: Duration = Duration::from_millis(20);
-/// The most that is read: the text, and what threads have written beside it.
+/// The maximum number of bytes to read: the text, and the stacks that threads write around it.
 const LIMIT: usize = 256 * 1024;
-/// What stands around the text, and in no other.
+/// The bytes before and after the text. They occur nowhere else.
 const BEGIN: u8 = 0x02;
 const END: u8 = 0x03;
 
-/// Whether a thread is in an event loop, as its stack shows: in the standard library, or in our SDK, whatever loop it runs.
+/// Reports whether the stack of a thread shows an event loop: in the standard library, or in our SDK, which runs any
+/// loop.
 pub(super) fn runs_tasks(threads: &str) -> bool {
     threads.contains("/asyncio/") || threads.contains("snakepit/tasks.py")
 }
 
-/// The stacks of the tasks, of one call if it is named.
+/// Returns the stacks of the tasks, of one call if given.
 pub(super) async fn ask(
     reader: &mut pipe::Receiver,
     worker: &custody::WorkerProcess,
@@ -52,7 +54,7 @@ async fn ask_patiently(
     }
 }
 
-/// Reads until a text is complete. False: there will be none.
+/// Reads until a text is complete. Returns false if there will be none.
 async fn read_to_end(reader: &mut pipe::Receiver, text: &mut Vec<u8>) -> bool {
     while between(text).is_none() {
         if text.len() > LIMIT || !matches!(reader.read_buf(text).await, Ok(1..)) {
@@ -62,7 +64,7 @@ async fn read_to_end(reader: &mut pipe::Receiver, text: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The first text that is complete. Threads may still write their stacks before it and after it, but not into it.
+/// Returns the first complete text. Threads may write their stacks before and after it, but not into it.
 fn between(bytes: &[u8]) -> Option<&[u8]> {
     place_of_text(bytes).map(|place| &bytes[place])
 }
@@ -73,14 +75,14 @@ fn place_of_text(bytes: &[u8]) -> Option<Range<usize>> {
     Some(begin..begin + length)
 }
 
-/// Takes texts out of what threads have written: answers to an earlier question, which came late.
+/// Removes texts from the stacks of threads. They are late answers to an earlier request.
 pub(super) fn take_out(bytes: &mut Vec<u8>) {
     while let Some(place) = place_of_text(bytes) {
         bytes.drain(place.start - 1..=place.end);
     }
 }
 
-/// The tasks of a call, then those of which nobody knows whose they are. All, if no call is named.
+/// Returns the tasks of a call, followed by the tasks whose call is unknown. Without a call, returns all tasks.
 fn of_call(told: &str, call: Option<CallId>) -> Option<String> {
     let mut tasks: Vec<Vec<&str>> = Vec::new();
     for line in told.lines() {
@@ -97,7 +99,7 @@ fn of_call(told: &str, call: Option<CallId>) -> Option<String> {
     (!lines.is_empty()).then(|| harmless(&lines.join("\n")).into_owned())
 }
 
-/// The call that a task belongs to, by the line before its stack.
+/// Returns the call that a task belongs to, as named in the line before its stack.
 fn number_of(header: &str) -> Option<u64> {
     header.strip_prefix("Task of call ")?.split_once(':')?.0.parse().ok()
 }

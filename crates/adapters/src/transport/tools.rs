@@ -1,4 +1,4 @@
-//! How the tools of the host are asked for, and how their answers travel, in frames of spec/wire.md.
+//! Runs the host's tools for workers, in the frames of spec/wire.md.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -11,13 +11,13 @@ use crate::adapter::host_tools::{
 use crate::call::Portion;
 use crate::value::{Encoded, ValueBuilder, ValueError, write};
 
-/// While more than this waits to be written, what tools have for the worker waits to become frames.
+/// The maximum number of unwritten bytes. Above it, the answers of tools wait before they become frames.
 const ROOM: usize = 1024 * 1024;
 
-/// How many refusals may wait for a worker that does not read them.
+/// The maximum number of refusals that wait for a worker that does not read them.
 const MOST_REFUSALS: usize = 16 * MOST_TOOL_CALLS;
 
-/// Runs a tool beside the connection, and sends what comes of it. The error is the fault of the worker.
+/// Runs a tool beside the connection, and sends its answer. An error is the fault of the worker.
 pub(super) fn host_call(
     connection: &Arc<Connection>,
     state: &mut ConnectionState,
@@ -45,11 +45,11 @@ pub(super) fn host_call(
 }
 
 impl Connection {
-    /// The state, as soon as little enough waits to be written for a tool to send something: a worker that asks, or grants
-    /// credit, and does not read costs this much, not more.
+    /// Returns the state once there is room for the answer of a tool. A worker that calls tools or grants credit, but
+    /// does not read, costs the host no more than this room.
     async fn room(&self) -> MutexGuard<'_, ConnectionState> {
         loop {
-            // Made before the look: it hears of all that happens after it.
+            // Created before the check, so that no later notification is missed.
             let room = self.room.notified();
             {
                 let mut state = self.state();
@@ -96,7 +96,7 @@ impl ToolLink for Connection {
     }
 }
 
-/// `[id, value]`, as the HOST frames have it.
+/// Encodes `[id, value]`, the payload of the HOST frames.
 fn with_id(id: u64, value: &Encoded) -> Result<Encoded, ValueError> {
     let mut builder = ValueBuilder::default();
     write::array_header(&mut builder.head, 2);

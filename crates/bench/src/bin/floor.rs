@@ -1,9 +1,9 @@
-//! The floor under custody: the same process tree held by nothing but PDEATHSIG.
+//! The floor under custody: the same process tree with only PDEATHSIG to hold it.
 //!
-//! `floor plain|chain|pidns|pidns-proc N PROGRAM ARGS…` builds the tree below the host that started it, prints
-//! `ready` when all N programs run, and dies with that host. It keeps no ledger, no gate and no group, and answers
-//! nobody: custody costs the difference to this. The benchmark compiles this file by itself and links it
-//! statically, so that its processes are as small as the keeper's; hence no dependency but std.
+//! `floor plain|chain|pidns|pidns-proc N PROGRAM ARGS…` builds the tree below the host that started it, prints `ready`
+//! when all N programs run, and dies with that host. It has no ledger, no gate and no group, and answers no requests.
+//! The difference to this is the cost of custody. The benchmark compiles this file alone and links it statically, so
+//! that its processes are as small as the keeper's. Therefore it depends only on std.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
 use std::io::{self, Read, Write};
@@ -36,14 +36,14 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// Which tree stands between the host and its workers.
+/// The tree between the host and its workers.
 #[derive(Clone, Copy)]
 enum FloorTree {
     /// host → this → worker
     Plain,
     /// host → this → shim → worker
     Chain,
-    /// The same, each shim the init of a PID namespace; the number holds further clone flags.
+    /// The same, with each shim as the init of a PID namespace. The number holds further clone flags.
     Namespace(c_long),
 }
 
@@ -64,7 +64,7 @@ fn main() {
     argv.push(ptr::null());
 
     die_with_parent();
-    // Every worker holds the write end until its exec closes it; the end of file says that all of them run.
+    // Every worker holds the write end until its exec closes it. The end of file means that all of them run.
     let (mut all_run, running) = io::pipe().unwrap_or_else(|_| die("pipe"));
     for _ in 0..count {
         let shim = match tree {
@@ -93,13 +93,13 @@ fn main() {
 
 fn worker(argv: &[*const c_char]) {
     if child(fork_plain) {
-        // SAFETY: argv is null-terminated and its strings live as long as the program.
+        // SAFETY: argv is null-terminated, and its strings live as long as the program.
         unsafe { execv(argv[0], argv.as_ptr()) };
         die("exec");
     }
 }
 
-/// Forks; true in the child, which then dies with its parent.
+/// Forks. Returns true in the child, which then dies with its parent.
 fn child(fork: impl FnOnce() -> c_long) -> bool {
     match fork() {
         0 => {
@@ -124,13 +124,13 @@ fn fork_plain() -> c_long {
 }
 
 fn fork_with(flags: c_long) -> c_long {
-    // SAFETY: without a stack and without CLONE_VM this is fork into new namespaces; one thread, as above.
+    // SAFETY: without a stack and without CLONE_VM, this is fork into new namespaces. One thread, as above.
     unsafe { syscall(SYS_CLONE, flags | SIGCHLD, 0 as c_long, 0 as c_long, 0 as c_long, 0 as c_long) }
 }
 
 fn mount_proc() {
     let (root, proc) = (c"/", c"/proc");
-    // SAFETY: the strings are static, and null is allowed where it is given.
+    // SAFETY: the strings are static, and null is allowed where it is passed.
     let failed = unsafe {
         mount(ptr::null(), root.as_ptr(), ptr::null(), MS_REC_PRIVATE, ptr::null()) != 0
             || mount(c"proc".as_ptr(), proc.as_ptr(), c"proc".as_ptr(), 0, ptr::null()) != 0
@@ -149,6 +149,6 @@ fn rest() -> ! {
 
 fn die(why: &str) -> ! {
     eprintln!("floor: {why}: {}", io::Error::last_os_error());
-    // SAFETY: ends the process; a forked child must not run its parent's exit handlers.
+    // SAFETY: ends the process. A forked child must not run its parent's exit handlers.
     unsafe { _exit(1) }
 }

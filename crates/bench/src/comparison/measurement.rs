@@ -1,18 +1,18 @@
-//! Reads measured values out of the tables that the benchmarks print, in Markdown or aligned for a terminal.
+//! Reads measured values from the tables that the benchmarks print, in Markdown or aligned for a terminal.
 //!
-//! The text is the only interface that an older binary has, so it is what is read. A table with a column "ours" yields
-//! that column; any other table yields each column whose cells begin with a value and its unit.
+//! The text is the only interface that an older binary has. A table with a column "ours" yields that column. Any other
+//! table yields each column whose cells begin with a value and its unit.
 
-/// One cell of a table, as a cost: seconds for each operation, or mebibytes.
+/// One cell of a table as a cost: seconds per operation, or mebibytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    /// What the first cell of the row says; where the table has several measured columns, also the column.
+    /// The text of the first cell of the row. If the table has several measured columns, also the column.
     pub row: String,
-    /// Less is better. A rate becomes the time of one operation.
+    /// The cost, where less is better. A rate becomes the time of one operation.
     pub cost: f64,
 }
 
-/// Every value that the tables in this output report, each row once.
+/// Returns every value that the tables in this output report, each row once.
 pub fn measurements(output: &str) -> Vec<Measurement> {
     let mut found: Vec<Measurement> = Vec::new();
     let mut header: Option<Vec<&str>> = None;
@@ -25,7 +25,7 @@ pub fn measurements(output: &str) -> Vec<Measurement> {
             None => header = Some(cells),
             Some(header) => {
                 for measurement in row_measurements(header, &cells) {
-                    // Ours stands beside several peers, with the same value in each of these rows.
+                    // Our value stands beside several peers and is the same in each of these rows.
                     if found.iter().all(|earlier| earlier.row != measurement.row) {
                         found.push(measurement);
                     }
@@ -36,7 +36,7 @@ pub fn measurements(output: &str) -> Vec<Measurement> {
     found
 }
 
-/// The cells of a line of a table. `None`: the line belongs to no table.
+/// Returns the cells of a line of a table, or `None` if the line does not belong to a table.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let line = line.trim();
     if let Some(inner) = line.strip_prefix('|') {
@@ -60,8 +60,8 @@ fn row_measurements(header: &[&str], cells: &[&str]) -> Vec<Measurement> {
         .collect()
 }
 
-/// The cost that a cell begins with, such as "12.3 ms (p90 15.0)" or "1234/s, p50 3 µs". Nothing costs zero: a value
-/// that was rounded to zero yields no ratio, so it is left out.
+/// Returns the cost that a cell begins with, such as "12.3 ms (p90 15.0)" or "1234/s, p50 3 µs". Nothing costs zero: a
+/// value that was rounded to zero has no ratio and is left out.
 fn cost(cell: &str) -> Option<f64> {
     let end = cell.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let value: f64 = cell[..end].parse().ok()?;

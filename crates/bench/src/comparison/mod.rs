@@ -1,6 +1,6 @@
 //! Compares two builds of one benchmark: reads what each run printed, pairs the runs, and judges every row.
 //!
-//! Nothing here starts a process or knows which benchmarks exist; `bench-compare` does both.
+//! Nothing here starts a process or knows which benchmarks exist. `bench-compare` does both.
 
 mod measurement;
 mod ratio;
@@ -10,19 +10,19 @@ use std::collections::BTreeMap;
 pub use measurement::{Measurement, measurements};
 pub use ratio::{CostRatio, RowVerdict};
 
-/// The costs of one row, as pairs of an old and a new run that followed each other.
+/// The costs of one row, in pairs of consecutive runs of the old and the new build.
 #[derive(Clone, Debug, Default)]
 pub struct PairedCosts {
     old: Vec<Option<f64>>,
     new: Vec<Option<f64>>,
 }
 
-/// Which build printed a table.
+/// The build that printed a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// The one that the other is compared with.
+    /// The build that the other one is compared with.
     Old,
-    /// The one that is judged.
+    /// The build that is judged.
     New,
 }
 
@@ -34,12 +34,12 @@ pub struct BuildComparison {
 }
 
 impl PairedCosts {
-    /// The costs of each round in which both builds printed the row: the old one, then the new one.
+    /// Returns the costs of each round in which both builds printed the row: the old cost, then the new one.
     pub fn pairs(&self) -> Vec<(f64, f64)> {
         self.old.iter().zip(&self.new).filter_map(|(old, new)| Some(((*old)?, (*new)?))).collect()
     }
 
-    /// Which build never printed the row, if one did not.
+    /// Returns the build that never printed the row, if there is one.
     pub fn missing_from(&self) -> Option<Build> {
         let is_missing = |costs: &[Option<f64>]| costs.iter().all(Option::is_none);
         match (is_missing(&self.old), is_missing(&self.new)) {
@@ -67,7 +67,7 @@ impl BuildComparison {
         }
     }
 
-    /// Every row with its costs.
+    /// Returns every row with its costs.
     pub fn rows(&self) -> impl Iterator<Item = (&str, &PairedCosts)> {
         self.rows.iter().map(|(row, costs)| (row.as_str(), costs))
     }

@@ -1,24 +1,24 @@
 //! The ratio of two costs that were measured in pairs, its interval, and whether it is worse.
 //!
-//! The interval comes from the order of the ratios alone (the sign test turned around): it assumes neither a shape of
-//! the noise nor random numbers, and with too few pairs there is none.
+//! The interval depends only on the order of the ratios: it is an inverted sign test. It assumes no distribution of the
+//! noise and needs no random numbers. With too few pairs there is none.
 
 use crate::SampleSet;
 
 /// A row is worse if its median ratio exceeds this and its interval excludes 1.
 const TOLERATED: f64 = 1.05;
 
-/// The most that may lie outside the interval.
+/// The maximum probability outside the interval.
 const OUTSIDE: f64 = 0.05;
 
 /// New cost divided by old cost: above 1, the new build is slower or larger.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostRatio {
-    /// How many pairs it comes from.
+    /// The number of pairs.
     pub pairs: usize,
     /// The median of the pairs' ratios.
     pub median: f64,
-    /// Where the true median lies with a confidence of at least 95 %; `None` if there are too few pairs for it.
+    /// Where the true median lies with a confidence of at least 95 %. `None` if there are too few pairs.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -31,12 +31,12 @@ pub enum RowVerdict {
     Better,
     /// The difference is within 5 %, or within the noise.
     Same,
-    /// Too few pairs for an interval.
+    /// There are too few pairs for an interval.
     Undecided,
 }
 
 impl CostRatio {
-    /// `None` if there is no pair at all.
+    /// Computes the ratio. Returns `None` if there are no pairs.
     pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
         if pairs.is_empty() {
             return None;
@@ -48,7 +48,7 @@ impl CostRatio {
         Some(Self { pairs: ratios.len(), median, interval })
     }
 
-    /// What issue and documentation call worse.
+    /// Judges the new build by the documented definition of "worse".
     pub fn judge(&self) -> RowVerdict {
         match self.interval {
             None => RowVerdict::Undecided,
@@ -59,11 +59,11 @@ impl CostRatio {
     }
 }
 
-/// The largest rank, counted from 0, such that the values from there to the same rank from above hold the median with
-/// the wanted confidence.
+/// Returns the largest rank, counted from 0, such that the values from this rank to the same rank from above contain
+/// the median with the wanted confidence.
 ///
 /// The median lies below the value of rank `r` only if at most `r` of all values lie below it, and each value does so
-/// with probability 1/2; the same holds above.
+/// with probability 1/2. The same holds above.
 fn outermost(count: usize) -> Option<usize> {
     let mut term = 0.5_f64.powi(i32::try_from(count).ok()?);
     let (mut tail, mut rank) = (0.0, None);

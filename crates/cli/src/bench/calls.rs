@@ -1,4 +1,4 @@
-//! The engine with the program's own worker, called from tasks as a service does.
+//! Measures the engine with the program's own worker. The calls come from tasks, as in a service.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::{IN_FLIGHT, WORKERS};
 const WORKER: &str = include_str!("worker.py");
 
 pub(super) async fn start(config: Config) -> Result<Snakepit, Box<dyn Error>> {
-    // Removed as soon as the workers have read it.
+    // The file is removed once the workers have read it.
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("worker.py");
     std::fs::write(&file, WORKER)?;
@@ -22,7 +22,7 @@ pub(super) async fn start(config: Config) -> Result<Snakepit, Box<dyn Error>> {
     Ok(Snakepit::builder().custody(config).pool(pool).start().await?)
 }
 
-/// The times of `calls` calls, one after another.
+/// Makes `calls` calls one after another and returns the time of each.
 pub(super) async fn one_by_one(
     pit: &Snakepit,
     bytes: usize,
@@ -31,7 +31,7 @@ pub(super) async fn one_by_one(
     in_task(echoes(pit.clone(), bytes, calls)).await
 }
 
-/// The time of `calls` calls, many at once.
+/// Makes `calls` calls, many at once, and returns the total time.
 pub(super) async fn many(pit: &Snakepit, bytes: usize, calls: usize) -> Result<Duration, CallError> {
     let callers = IN_FLIGHT * WORKERS;
     let pit = pit.clone();
@@ -47,7 +47,7 @@ pub(super) async fn many(pit: &Snakepit, bytes: usize, calls: usize) -> Result<D
     .await
 }
 
-/// The time of a stream of `items` items.
+/// Returns the time of a stream of `items` items.
 pub(super) async fn stream(pit: &Snakepit, items: usize) -> Result<Duration, CallError> {
     let pit = pit.clone();
     in_task(async move {

@@ -1,6 +1,8 @@
-//! `snakepit bench`: what a call costs on this machine, beside the floor of any call to a Python process.
+//! `snakepit bench`: measures what a call costs on this machine and compares it with the floor of any call to a Python
+//! process.
 //!
-//! The short form of `bench-calls` in `crates/bench`: the same measurements, taken in turns, with nothing but python3.
+//! This is the short form of `bench-calls` in `crates/bench`. It takes the same measurements in turns and needs only
+//! python3.
 
 mod calls;
 mod raw_echo;
@@ -41,12 +43,12 @@ const WORKERS: usize = 2;
 const IN_FLIGHT: usize = 64;
 /// The goal: at most this multiple of the floor.
 const TARGET: f64 = 1.25;
-/// The descriptor of the floor's socket.
+/// The file descriptor of the floor's socket.
 const ECHO_FD: i32 = 3;
-/// As large as the engine's.
+/// The engine uses the same size.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// How much to measure.
+/// The amount of work to measure.
 #[derive(Clone, Copy)]
 struct Workload {
     rounds: usize,
@@ -58,7 +60,7 @@ struct Workload {
 }
 
 impl Workload {
-    /// `SNAKEPIT_QUICK` is for tests: it shows that the command works, not how fast calls are.
+    /// Tests set `SNAKEPIT_QUICK`. The small numbers show that the command works, not how fast calls are.
     fn from_environment() -> Self {
         if std::env::var_os("SNAKEPIT_QUICK").is_some() {
             Self { rounds: 2, calls: 20, many: 500, items: 500 }
@@ -134,7 +136,7 @@ async fn measure(pit: &Snakepit, amount: Workload) -> Result<BenchSummary, Box<d
     })
 }
 
-/// The median rate per second; the first round does not count.
+/// Returns the median rate per second. The first round does not count.
 async fn rate(
     rounds: usize,
     amount: usize,
@@ -154,7 +156,7 @@ fn micros(times: &[Duration]) -> Vec<f64> {
     times.iter().map(|time| time.as_secs_f64() * 1e6).collect()
 }
 
-/// The floor's process is in custody like any other.
+/// Starts the floor's process in custody, like any other process.
 fn start_floor(run: &Run, python: &str) -> io::Result<RawEcho> {
     let (ours, theirs) = UnixStream::pair()?;
     for end in [&ours, &theirs] {
@@ -168,7 +170,7 @@ fn start_floor(run: &Run, python: &str) -> io::Result<RawEcho> {
     Ok(RawEcho::over(ours))
 }
 
-/// A warning if other work on the machine distorts the numbers.
+/// Returns a warning if other work on the machine distorts the numbers.
 fn busy() -> Option<String> {
     let load: f64 = std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -206,7 +208,7 @@ impl BenchSummary {
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats a number in groups of three digits: `1,234,567`.
 fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();

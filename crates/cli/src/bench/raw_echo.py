@@ -1,6 +1,6 @@
 """The floor of a call: echoes length-prefixed frames over an inherited socket, and does nothing else.
 
-A frame is a little-endian u32 and so many bytes. Usage: raw_echo.py FD
+A frame is a length as a little-endian u32, followed by that many bytes. Usage: raw_echo.py FD
 """
 
 import socket

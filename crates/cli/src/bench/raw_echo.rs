@@ -1,13 +1,13 @@
-//! The floor of a call, the host's half: length-prefixed frames over a blocking socket, one at a time.
+//! The host's half of the floor of a call: length-prefixed frames over a blocking socket, one at a time.
 //!
-//! Shared by `snakepit bench` and the benchmarks in `crates/bench`, which start the other half ([`SCRIPT`]) each in its own
-//! way: this file must not know how processes are started, and needs nothing but std.
+//! `snakepit bench` and the benchmarks in `crates/bench` share this file, and each starts the other half ([`SCRIPT`])
+//! in its own way. Therefore this file must not know how processes are started and needs only std.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// What `python3 -c` runs at the other end; its one argument is the descriptor of its socket.
+/// The script that `python3 -c` runs at the other end. Its only argument is the descriptor of its socket.
 pub(crate) const SCRIPT: &str = include_str!("raw_echo.py");
 
 const PREFIX: usize = 4;
@@ -24,7 +24,7 @@ impl RawEcho {
         Self { stream, frame: Vec::new(), answer: Vec::new() }
     }
 
-    /// Sends so many calls of so many bytes one after another; the time that each took.
+    /// Sends `calls` calls of `bytes` bytes one after another and returns the time of each.
     pub(crate) fn calls(&mut self, bytes: usize, calls: usize) -> io::Result<Vec<Duration>> {
         self.frame.clear();
         self.frame.extend((bytes as u32).to_le_bytes());

@@ -4,7 +4,7 @@ pub(super) fn median(samples: Vec<f64>) -> f64 {
     quantile(samples, 0.5)
 }
 
-/// The sample that the given part of all samples does not exceed; NaN without samples.
+/// Returns the sample that the given part of all samples does not exceed, or NaN if there are no samples.
 pub(super) fn quantile(mut samples: Vec<f64>, part: f64) -> f64 {
     samples.sort_by(f64::total_cmp);
     #[expect(clippy::cast_precision_loss, reason = "some thousands")]

@@ -1,4 +1,4 @@
-"""What `snakepit bench` calls."""
+"""The worker that `snakepit bench` calls."""
 
 import sys
 

@@ -1,4 +1,4 @@
-//! Arguments as people type them: `key=text`, `key:=json`, `key:bytes=@file`, `key:time=…`, `@file`.
+//! Parses arguments as people type them: `key=text`, `key:=json`, `key:bytes=@file`, `key:time=…`, `@file`.
 
 use std::io::Read as _;
 
@@ -11,14 +11,14 @@ const SYNTAX: &str = "write key=text, key:=json (numbers, true, null, lists, obj
                       key:time=2026-01-31T12:00:00Z, or @file for a JSON object of arguments";
 const OBJECT: &str = "@file holds arguments by name, such as {\"a\": 1, \"b\": 2}";
 
-/// Where an argument stands.
+/// The place where an argument was found.
 #[derive(Clone, Copy)]
 enum ArgumentSource<'a> {
     CommandLine(&'a str),
     File(&'a str),
 }
 
-/// Whether an argument has taken standard input already.
+/// Whether an argument has already read standard input.
 #[derive(PartialEq)]
 enum StdinUse {
     Unread,
@@ -119,7 +119,7 @@ fn time(key: &str, text: &str, place: &str) -> Result<Value, CliFailure> {
 }
 
 fn json(key: &str, text: &str, place: &str) -> Result<Value, CliFailure> {
-    // serde_json would turn a large integer into a float, which is another number.
+    // serde_json would turn a large integer into a float and change its value.
     if let Ok(integer) = text.trim().parse::<BigInt>()
         && text.trim().starts_with(|c: char| c.is_ascii_digit() || c == '-')
     {

@@ -1,4 +1,4 @@
-//! What went wrong with a call: its exit status, its text, its JSON.
+//! Describes a failed call: its exit status, its text, its JSON.
 
 use serde_json::json;
 use snakepit::call::RemoteErrorKind;
@@ -7,7 +7,7 @@ use snakepit::{CallError, EngineError, RemoteError, StartError};
 use crate::shared::exit_status::{FAILED, TIMED_OUT};
 use crate::shared::failure::{CliFailure, chain};
 
-/// The call failed. `commands` are those that the worker has.
+/// Describes a failed call. `commands` are the commands of the worker.
 pub(super) fn of_call(command: &str, error: &CallError, commands: &[String]) -> CliFailure {
     let failure = CliFailure::of(error).status(FAILED);
     match error {
@@ -44,7 +44,7 @@ fn of_worker(command: &str, error: &RemoteError, commands: &[String]) -> CliFail
     }
 }
 
-/// The worker could not start.
+/// Describes a worker that could not start.
 pub(super) fn of_start(error: &EngineError) -> CliFailure {
     let failure = CliFailure::of(error);
     let failure = match error {
@@ -73,21 +73,21 @@ pub(super) fn of_start(error: &EngineError) -> CliFailure {
                 | StartError::System { .. },
             ..
         } => failure,
-        // The reason is in the worker's code.
+        // The cause is in the worker's code.
         EngineError::Start { .. } => failure.status(FAILED),
         _ => failure,
     };
     kind("start", failure)
 }
 
-/// Time ran out before the worker was ready.
+/// Describes a call that was not made because time ran out before the worker was ready.
 pub(super) fn not_called(command: &str, why: &str, hint: &str) -> CliFailure {
     let text = format!("{command} was not called: {why}");
     let hint = format!("--timeout includes the start of the worker{hint}");
     kind("timeout", CliFailure::internal(text).status(TIMED_OUT).hint(hint))
 }
 
-/// The result has no JSON form.
+/// Describes a result that has no JSON form.
 pub(super) fn of_format(command: &str, error: &serde_json::Error) -> CliFailure {
     let failure = CliFailure::new(format!("the result of {command} cannot be written as JSON"), error);
     kind("output", failure.status(FAILED).hint("omit --json to see it"))
@@ -102,7 +102,7 @@ fn kind(kind: &str, failure: CliFailure) -> CliFailure {
     failure.json(json!({ "kind": kind, "message": message }))
 }
 
-/// An error of a worker with its notes, its traceback and its causes.
+/// Describes an error of a worker with its notes, its traceback and its causes.
 fn remote(what: &str, error: &RemoteError) -> CliFailure {
     let mut lines = Vec::new();
     for (depth, error) in error.chain().enumerate() {

@@ -1,7 +1,7 @@
 //! `snakepit call`: starts a worker, calls a command, prints the result, and leaves nothing behind.
 //!
 //! Owns the command line and the exit status. [`arguments`] parses the command's arguments, [`mod@run`] makes the call,
-//! [`result_format`] and [`result_writer`] print the result, [`failure`] explains what went wrong.
+//! [`result_format`] and [`result_writer`] print the result, and [`failure`] explains what went wrong.
 
 mod arguments;
 mod failure;
@@ -95,7 +95,7 @@ fn attempt(args: &CallArgs) -> Result<u8, CliFailure> {
     let format = if args.json { ResultFormat::Json } else { ResultFormat::for_people() };
     let call = CallRun { args, target, arguments, format, display: display.clone(), interrupts };
     let status = runtime.block_on(call.run());
-    // Waits for whatever was still starting.
+    // Dropping the runtime waits for everything that is still starting.
     drop(runtime);
     display.clear();
     Ok(status)

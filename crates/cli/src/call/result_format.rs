@@ -1,4 +1,4 @@
-//! Formats a result: for people, or as strict JSON.
+//! Formats a result for people or as strict JSON.
 
 use std::io::IsTerminal as _;
 
@@ -7,7 +7,7 @@ use snakepit::value::{Map, harmless};
 
 use crate::shared::output;
 
-/// A longer value takes several lines on a terminal.
+/// On a terminal, a longer value takes several lines.
 const LINE: usize = 80;
 
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ impl ResultFormat {
         Self::People { terminal: std::io::stdout().is_terminal() }
     }
 
-    /// The bytes to print.
+    /// Returns the bytes to print.
     pub(super) fn render(self, value: &Value) -> Result<Vec<u8>, serde_json::Error> {
         let mut bytes = match (self, value) {
             (Self::Json, value) if has_equal_keys(value) => {
@@ -38,7 +38,7 @@ impl ResultFormat {
     }
 }
 
-/// The JSON form of a key; `None` where JSON has none.
+/// Returns the JSON form of a key, or `None` if JSON has none.
 fn key_in_json(key: &Value) -> Option<String> {
     match key {
         Value::Str(text) => Some(text.clone()),
@@ -51,7 +51,7 @@ fn keys_clash(map: &Map) -> bool {
     map.iter().filter_map(|(key, _)| key_in_json(key)).any(|key| !seen.insert(key))
 }
 
-/// Whether a map in the value has keys that JSON cannot tell apart, such as 1 and "1".
+/// Reports whether the value contains a map with keys that JSON cannot tell apart, such as 1 and "1".
 fn has_equal_keys(value: &Value) -> bool {
     match value {
         Value::List(list) => list.iter().any(has_equal_keys),
@@ -60,7 +60,7 @@ fn has_equal_keys(value: &Value) -> bool {
     }
 }
 
-/// The value with such maps as lists of pairs, so that no entry is lost.
+/// Converts maps with such keys into lists of pairs to keep all entries.
 fn as_pairs(value: &Value) -> Value {
     match value {
         Value::List(list) => list.iter().map(as_pairs).collect(),

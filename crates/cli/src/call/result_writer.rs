@@ -1,10 +1,10 @@
-//! Writes results from a thread of its own: a reader that pauses delays the stream, but never a signal.
+//! Writes results on a separate thread. A slow reader delays the stream, but never a signal.
 
 use std::io::{self, Write as _};
 
 use tokio::sync::{mpsc, oneshot};
 
-/// How many values may wait to be written.
+/// The number of values that may wait to be written.
 const AHEAD: usize = 64;
 
 pub(super) struct ResultWriter {
@@ -30,12 +30,12 @@ impl ResultWriter {
         Ok(Self { values, outcome })
     }
 
-    /// Queues a value when there is room; `false` once nothing can be written any more.
+    /// Queues a value when there is room. Returns `false` once writing is no longer possible.
     pub(super) async fn write(&self, value: Vec<u8>) -> bool {
         self.values.send(value).await.is_ok()
     }
 
-    /// Waits until everything is written, or cannot be.
+    /// Waits until everything is written or writing has failed.
     pub(super) async fn finish(self) -> io::Result<()> {
         drop(self.values);
         self.outcome.await.unwrap_or(Ok(()))

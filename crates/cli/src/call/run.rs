@@ -1,6 +1,6 @@
-//! One call: starts the worker, calls, prints the values, stops.
+//! One call: starts the worker, makes the call, prints the values, and stops the worker.
 //!
-//! Every phase waits for interrupts as well, so that a signal is answered at any time.
+//! Every phase also waits for interrupts, so a signal is answered at any time.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -24,7 +24,8 @@ use crate::shared::failure::{CliFailure, chain};
 use crate::shared::interrupts::{Interrupt, Interrupts};
 use crate::shared::target::CallTarget;
 
-/// How much longer than `--timeout` the start may take to explain itself: what the worker printed says more than the clock.
+/// The time beyond `--timeout` in which a failed start can explain itself. What the worker printed says more than
+/// "timeout".
 const START_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) struct CallRun<'a> {
@@ -36,7 +37,7 @@ pub(super) struct CallRun<'a> {
     pub(super) interrupts: Interrupts,
 }
 
-/// Why no further value is printed.
+/// The reason why no further value is printed.
 enum CallStop {
     Interrupted(Interrupt),
     WriterEnded,
@@ -58,14 +59,14 @@ impl CallRun<'_> {
 
     async fn start(&mut self, deadline: Option<Instant>) -> Result<Snakepit, u8> {
         let CallTarget { pool, custody } = &self.target;
-        // Only `-v` shows what the library logs.
+        // The library's log is shown only with `-v`.
         let logging = engine::logging(self.args.logs);
         let pool = match self.args.timeout {
             Some(timeout) => pool.clone().worker_start_timeout_at_most(timeout),
             None => pool.clone(),
         };
         let start = pin!(Snakepit::builder().custody(custody.clone()).logging(logging).pool(pool).start());
-        // An early return drops the start, and the end of the runtime waits for it.
+        // An early return drops the start. The end of the runtime waits for it.
         let started = tokio::select! {
             interrupt = self.interrupts.next() => return Err(interrupt.status()),
             started = within(deadline.map(|deadline| deadline + START_GRACE), start) => started,
@@ -100,7 +101,7 @@ impl CallRun<'_> {
             Err(CallStop::Failed(failure)) => Some(failure),
             Err(CallStop::Interrupted(interrupt)) => return interrupt.status(),
         };
-        // Values that came before an error are printed before it.
+        // Values that came before an error are printed before the error.
         let written = tokio::select! {
             interrupt = self.interrupts.next() => return interrupt.status(),
             written = writer.finish() => written,
@@ -108,13 +109,13 @@ impl CallRun<'_> {
         match (written, failure) {
             (Ok(()), None) => SUCCESS,
             (Ok(()), Some(failure)) => self.report(&failure),
-            // Nobody reads the result any more.
+            // The reader of the result has gone.
             (Err(error), _) if error.kind() == std::io::ErrorKind::BrokenPipe => SUCCESS,
             (Err(error), _) => self.report(&of_output(&error)),
         }
     }
 
-    /// Reports a failure at once: stopping the worker may take a moment.
+    /// Reports a failure at once, because stopping the worker may take a moment.
     fn report(&self, failure: &CliFailure) -> u8 {
         self.display.finish();
         failure.report(self.args.json)
@@ -183,7 +184,7 @@ impl CallRun<'_> {
     }
 
     fn failed(&self, pit: &Snakepit, mut error: CallError) -> CallStop {
-        // The user knows `--timeout`, not what was left of it when the worker was ready.
+        // The user knows `--timeout`, but not how much of it was left when the worker was ready.
         if let (CallError::Timeout { after, .. }, Some(timeout)) = (&mut error, self.args.timeout) {
             *after = timeout;
         }
@@ -199,7 +200,7 @@ async fn within<F: Future>(deadline: Option<Instant>, future: F) -> Option<F::Ou
     }
 }
 
-/// The next item of a stream; progress that arrives meanwhile is shown.
+/// Returns the next item of a stream. Meanwhile shows the progress that arrives.
 async fn next(stream: &mut CallStream<Value>, display: &ProgressDisplay) -> Option<Result<Value, CallError>> {
     poll_fn(|context| {
         let item = stream.poll_next_unpin(context);

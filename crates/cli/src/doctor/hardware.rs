@@ -1,4 +1,4 @@
-//! The cores and GPUs that workers can use, and the tools that make environments for them.
+//! Reports the cores and GPUs that workers can use, and the tools that build environments for them.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! `snakepit doctor`: what works on this machine, what does not, and why.
+//! `snakepit doctor`: reports what works on this machine, what does not, and why.
 //!
-//! Owns the report. The findings come from custody's probe (which starts a program in each tier), from [`system`] (what the
-//! kernel reports), [`mod@state_dir`], [`python`] and [`hardware`].
+//! Owns the report. The findings come from custody's probe, which starts a program in each tier, and from [`system`]
+//! (what the kernel reports), [`mod@state_dir`], [`python`] and [`hardware`].
 
 mod hardware;
 mod python;
@@ -63,9 +63,9 @@ struct Check {
 #[derive(Serialize)]
 #[serde(tag = "verdict", content = "detail", rename_all = "lowercase")]
 enum Finding {
-    /// It works, or is a plain fact.
+    /// It works, or it is a plain fact.
     Ok(String),
-    /// It works, but deserves attention.
+    /// It works, but needs attention.
     Warn(String),
     /// It does not work here.
     No(String),

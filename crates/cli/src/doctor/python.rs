@@ -1,4 +1,4 @@
-//! Which Python a worker gets, and whether it starts without detours.
+//! Reports which Python a worker gets, and whether that Python starts without detours.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{Check, checks, ok, warn};
 
-/// How long an interpreter may take to identify itself.
+/// The time in which an interpreter must identify itself.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const IDENTIFY: &str = "import sys; print(sys.executable); print('.'.join(map(str, sys.version_info[:3])))";
@@ -53,7 +53,7 @@ fn is_script(path: &Path) -> bool {
     std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == b"#!"
 }
 
-/// Runs a program for a bounded time and returns what it prints.
+/// Runs a program for a limited time and returns its output.
 #[expect(clippy::disallowed_methods, reason = "the doctor must work where custody does not")]
 pub(super) fn ask(program: &Path, args: &[&str]) -> Result<String, String> {
     let mut child = Command::new(program)
@@ -76,7 +76,7 @@ pub(super) fn ask(program: &Path, args: &[&str]) -> Result<String, String> {
     if !status.success() {
         return Err(format!("does not run ({status})"));
     }
-    // Another process may hold the pipe open; what the program printed is there already.
+    // Another process may hold the pipe open, but everything that the program printed is already in it.
     let mut answer = vec![0; 4096];
     let length = child.stdout.take().map_or(Ok(0), |mut stdout| stdout.read(&mut answer));
     answer.truncate(length.map_err(|error| error.to_string())?);

@@ -1,4 +1,4 @@
-//! Whether the state directory can be used, and why not.
+//! Reports whether the state directory can be used, and why not.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -37,7 +37,7 @@ fn usable(dir: &Path) -> Finding {
     }
 }
 
-/// The first run makes the directory, if the nearest one above allows it.
+/// Reports whether the first run can create the directory, which the nearest existing parent decides.
 fn can_be_made(dir: &Path) -> Finding {
     let above = dir.ancestors().skip(1).find(|above| above.exists() || above.as_os_str().is_empty());
     let above = above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));

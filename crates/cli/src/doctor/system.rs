@@ -20,14 +20,14 @@ pub(super) fn examine() -> Vec<Check> {
     ])
 }
 
-/// Process IDs are useful only if `/proc` is of our own PID namespace.
+/// Checks whether `/proc` belongs to our own PID namespace. Otherwise its process IDs are useless.
 fn proc() -> Finding {
     let own = std::process::id().to_string();
     let shown = match std::fs::read_link("/proc/self") {
         Ok(shown) => shown.display().to_string(),
         Err(error) => return no(format!("it does not list this process: {error}")),
     };
-    // One PID for each PID namespace from that of /proc down to ours.
+    // `NSpid` has one PID for each PID namespace, from the one of /proc down to ours.
     let numbers = own_status("NSpid").unwrap_or_default().split_whitespace().count();
     if shown != own || numbers > 1 {
         return no(format!(
@@ -44,13 +44,13 @@ fn children() -> Finding {
     let of = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
     match (of("pid"), of("pid_for_children")) {
         (Some(own), Some(children)) if own == children => ok("children share ours"),
-        // Absent: a namespace without a process yet.
+        // The link is absent if the namespace has no process yet.
         (Some(_), _) => no("children start in another one: add `--fork` to `unshare --pid`"),
         _ => warn("unknown: /proc/self/ns cannot be read"),
     }
 }
 
-/// Another time namespace shifts the start times of processes.
+/// Reports time namespaces. Another time namespace shifts the start times of processes.
 fn time() -> Finding {
     let Some(offsets) = sysctl("/proc/self/timens_offsets") else {
         return ok("none: the kernel does not support them");
@@ -88,7 +88,7 @@ fn user_namespaces() -> Finding {
     }
 }
 
-/// Whether we have `CAP_SYS_ADMIN`, which root in a container lacks.
+/// Reports whether we have `CAP_SYS_ADMIN`. Root in a container lacks it.
 fn may_administer() -> bool {
     const CAP_SYS_ADMIN: u32 = 21;
     own_status("CapEff")
@@ -118,7 +118,7 @@ fn cgroup() -> Finding {
 }
 
 fn cgroup2_mount() -> Option<PathBuf> {
-    // In mountinfo the mount point is the fifth field, and the type follows the lone dash.
+    // In mountinfo, the mount point is the fifth field, and the type follows the lone dash.
     read_to_string("/proc/self/mountinfo").ok()?.lines().find_map(|line| {
         let (mount, source) = line.split_once(" - ")?;
         source.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4).map(PathBuf::from))?
@@ -157,10 +157,10 @@ pub(super) fn limits() -> Vec<Check> {
 
 const PID_MAX: &str = "/proc/sys/kernel/pid_max";
 
-/// A small host needs as much.
+/// Enough for a small host.
 const FEW_FILES: u64 = 64;
 const FEW_PROCESSES: u64 = 64;
-/// The keeper's program takes 1.2 MB, and ledgers grow to a few.
+/// The keeper's program takes 1.2 MB, and a ledger grows to a few MB.
 const SMALL_FILE: u64 = 8 << 20;
 
 fn limit(resource: Resource, enough: u64) -> Finding {
@@ -173,7 +173,7 @@ fn limit(resource: Resource, enough: u64) -> Finding {
     ok(detail)
 }
 
-/// The keeper starts from a memfd where the machine allows it.
+/// Reports whether programs may start from memory. The keeper starts from a memfd if the machine allows it.
 fn memfd_noexec() -> Finding {
     match sysctl("/proc/sys/vm/memfd_noexec").as_deref() {
         Some("0") | None => ok("off: programs may start from memory"),

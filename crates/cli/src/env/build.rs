@@ -1,4 +1,4 @@
-//! `snakepit env build`: makes environments ahead of the pools that need them.
+//! `snakepit env build`: builds environments before the pools need them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -88,7 +88,7 @@ pub(super) fn run(args: &BuildArgs) -> Result<u8, CliFailure> {
             }
             signal = interrupts.signal() => Ok(Err(signal)),
         };
-        // Ends an unfinished build at once.
+        // A stop without grace ends an unfinished build at once.
         let _ = tokio::task::spawn_blocking(move || run.stop_within(Duration::ZERO)).await;
         ended
     });
@@ -136,7 +136,7 @@ impl BuildReport {
     }
 }
 
-/// The environments to make, each with its pool, and how processes are kept.
+/// Returns the environments to build, each with its pool, and the configuration of custody.
 fn wanted(args: &BuildArgs) -> Result<(Vec<(String, Environment)>, custody::Config), CliFailure> {
     let names_packages =
         !args.requirements.is_empty() || args.requirements_file.is_some() || args.project.is_some();

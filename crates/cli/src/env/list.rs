@@ -1,4 +1,4 @@
-//! `snakepit env list`: the environments in the cache, their state, and what they contain.
+//! `snakepit env list`: lists the environments in the cache, their state, and their contents.
 
 use serde::Serialize;
 use snakepit::environment::{CachedEnvironment, EnvironmentDetails};
@@ -9,7 +9,7 @@ use crate::shared::failure::CliFailure;
 use crate::shared::options::shown;
 use crate::shared::table::{self, dash};
 
-/// How many characters of the requirements fit a row.
+/// The number of characters of the requirements that fit in a row.
 const SHOWN: usize = 60;
 
 /// List the environments, most recently used first.
@@ -68,7 +68,7 @@ fn row(entry: &CachedEnvironment) -> [String; 7] {
     ]
 }
 
-/// The requirements, or the files that list them, on one line.
+/// Returns the requirements, or the files that list them, on one line.
 fn requirements(recipe: &str) -> String {
     const HEADS: [&str; 5] = ["python ", "dir ", "arg ", "local ", "stamp "];
     let lines = recipe.lines().map(str::trim).filter(|line| !HEADS.iter().any(|head| line.starts_with(head)));

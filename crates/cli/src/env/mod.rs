@@ -1,7 +1,7 @@
-//! `snakepit env`: the Python environments of workers, as the cache holds them.
+//! `snakepit env`: manages the Python environments in the cache.
 //!
-//! Owns the command line. [`list`] shows environments, [`build`] makes them ahead of their pools, [`prune`] removes them,
-//! and [`progress`] shows how far one is that is being made.
+//! Owns the command line. [`list`] shows environments, [`build`] builds them before their pools need them, [`prune`]
+//! removes them, and [`progress`] shows the progress of a build.
 
 mod build;
 mod list;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &EnvArgs) -> Result<u8, CliFailure> {
     }
 }
 
-/// Where the environments are, and how to print the report.
+/// The directory of the environments and the format of the report.
 #[derive(clap::Args)]
 struct CacheOptions {
     /// Keep environments in this directory.
@@ -61,7 +61,7 @@ impl CacheOptions {
     }
 }
 
-/// Bytes as people read them.
+/// Formats a number of bytes for people.
 #[expect(clippy::cast_precision_loss, reason = "a digit after the point is shown")]
 fn size(bytes: u64) -> String {
     let mut number = bytes as f64;

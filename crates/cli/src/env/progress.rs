@@ -1,4 +1,4 @@
-//! Shows how far an environment is that is being made: a bar on a terminal, a line for each step elsewhere.
+//! Shows the progress of building an environment: a bar on a terminal, a line for each step elsewhere.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,10 +6,10 @@ use snakepit::telemetry::{Event, observe};
 
 use crate::shared::display::{BarLine, ProgressDisplay};
 
-/// How much of an environment's key identifies it for people.
+/// The number of characters of an environment's key that identify it for people.
 const SHORT_KEY: usize = 8;
 
-/// What to print where there is no terminal.
+/// What to print if there is no terminal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WithoutTerminal {
     Silent,

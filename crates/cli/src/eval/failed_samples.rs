@@ -1,5 +1,5 @@
-//! The section of the page about samples that have not passed: what was asked, what was expected and what came, filtered by
-//! experiment and by kind, a few to a page. All of it works without a script.
+//! The section of the page about samples that have not passed. It shows the input, the expected answer and the actual
+//! answer, filtered by experiment and by kind, a few to a page. It needs no script.
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -10,13 +10,13 @@ use super::word_diff;
 
 const SAMPLES_PER_PAGE: usize = 25;
 
-/// The most pages of one kind and experiment; the checkpoint has the rest.
+/// The maximum number of pages per kind and experiment. The checkpoint has the rest.
 pub(super) const MOST_PAGES: usize = 20;
 
-/// How many characters of a text to show.
+/// The maximum number of characters to show of a text.
 const LONGEST_TEXT: usize = 2_000;
 
-/// Why a sample has not passed.
+/// The reason why a sample has not passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FailureKind {
     Failed,
@@ -62,7 +62,7 @@ impl FailureKind {
 struct FailureGroup<'a> {
     experiment: usize,
     kind: FailureKind,
-    /// The first ones, in the order of the data set.
+    /// The first samples, in the order of the data set.
     listed: Vec<(&'a Sample, Option<&'a SampleRecord>)>,
     count: usize,
 }
@@ -125,7 +125,7 @@ impl<'a> FailedSamples<'a> {
     }
 }
 
-/// One choice of a row. The first one, which shows everything, is preselected.
+/// Returns one choice of a row. The choice that shows everything is preselected.
 fn choice(row: &str, id: &str, label: &str) -> Markup {
     html! {
         input class="pick" type="radio" name=(row) id=(id) checked[id.ends_with("-all")];
@@ -210,7 +210,7 @@ fn side(title: &str, content: &str) -> Markup {
     html! { div { h5 { (title) } pre { (harmless(content)) } } }
 }
 
-/// Both values for people. A text and a number that look the same are both shown as JSON.
+/// Returns both values for people. A text and a number that look the same are both shown as JSON.
 fn side_by_side(expected: &Json, output: Option<&Json>) -> (String, Option<String>) {
     let shown = text(expected);
     match output {
@@ -221,7 +221,7 @@ fn side_by_side(expected: &Json, output: Option<&Json>) -> (String, Option<Strin
     }
 }
 
-/// Text as it is, any other value as indented JSON.
+/// Returns text unchanged and any other value as indented JSON.
 fn text(value: &Json) -> String {
     match value {
         Json::String(text) => shortened(text),

@@ -1,8 +1,8 @@
-//! `snakepit eval`: puts every sample of a data set to a worker's command, judges the answers, and reports how certain the
-//! result is.
+//! `snakepit eval`: sends every sample of a data set to a worker's command, judges the answers, and reports how certain
+//! the result is.
 //!
-//! Owns the command line. [`mod@run`] runs the evaluation and reports; [`text_report`] makes its tables, [`page`] the page that
-//! a browser shows, from the [`plot`]s and the [`failed_samples`], each with its [`word_diff`].
+//! Owns the command line. [`mod@run`] runs the evaluation and reports. [`text_report`] makes the tables. [`page`] makes
+//! the page for a browser from the [`plot`]s and the [`failed_samples`], each with its [`word_diff`].
 
 mod failed_samples;
 mod page;
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<u8, CliFailure> {
     };
     let mut journal = opened.map_err(|error| refused(&error))?;
     if let Some(html) = &args.html {
-        // Better now than after hours.
+        // It is better to fail now than after hours.
         page::probe(html)?;
     }
     let retried =
@@ -140,7 +140,7 @@ fn plan(args: &EvalArgs) -> Result<EvalPlan, CliFailure> {
     })
 }
 
-/// `NAME`, `NAME=COMMAND` or `NAME={…}`.
+/// Parses `NAME`, `NAME=COMMAND` or `NAME={…}`.
 fn experiment(text: &str, command: &str) -> Result<Experiment, CliFailure> {
     match text.split_once('=') {
         None => Ok(Experiment::new(text, command)),
@@ -165,12 +165,13 @@ fn experiment(text: &str, command: &str) -> Result<Experiment, CliFailure> {
 pub(crate) struct EvalPools {
     pools: Vec<PoolOptions>,
     custody: custody::Config,
-    /// How many samples to ask at the same time.
+    /// The number of samples to ask at the same time.
     width: usize,
 }
 
 impl EvalPools {
-    /// Whatever a sample does to its worker is a result, in every pool. Files of evaluators get pools of their own.
+    /// Adds a pool for each file of evaluators. In every pool, a sample that kills its worker is a result and not a
+    /// failure.
     fn judged_by(mut self, plan: &EvalPlan) -> Result<Self, CliFailure> {
         if let Some(file) = plan.evaluator().files().into_iter().find(|file| !file.is_file()) {
             return Err(CliFailure::usage(format!("there is no evaluator file {}", file.display()))
@@ -194,7 +195,7 @@ fn target(args: &EvalArgs) -> Result<EvalPools, CliFailure> {
     Ok(EvalPools { pools: config.pools().to_vec(), custody: config.custody().clone(), width: cores })
 }
 
-/// The command line or a file that it names cannot be used.
+/// Describes a command line that cannot be used, or a file that it names.
 fn wrong(error: &EvalError) -> CliFailure {
     let failure = CliFailure::usage_of(error);
     match error {
@@ -205,7 +206,7 @@ fn wrong(error: &EvalError) -> CliFailure {
     }
 }
 
-/// The checkpoint cannot be used.
+/// Describes a checkpoint that cannot be used.
 fn refused(error: &EvalError) -> CliFailure {
     let failure = CliFailure::of(error);
     match error {

@@ -1,7 +1,7 @@
 //! The report as one page that a browser shows from disk: no script, no network, light and dark.
 //!
-//! `maud` escapes what the page must not obey; `snakepit::value::harmless` spells out what would be invisible or turn the direction
-//! of writing.
+//! `maud` escapes markup. `snakepit::value::harmless` spells out characters that are invisible or that change the
+//! direction of writing.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -17,17 +17,17 @@ use super::stylesheet;
 use super::text_report::{INCOMPLETE, chance, interval, percent, points, score, time};
 use crate::shared::failure::CliFailure;
 
-/// Checks, without leaving a trace, whether the page can be written.
+/// Checks whether the page can be written, without leaving a trace.
 pub(super) fn probe(file: &Path) -> Result<(), CliFailure> {
     if file.is_dir() {
         return Err(cannot_write(file, &std::io::ErrorKind::IsADirectory.into()));
     }
-    // A file is replaced by another one in its directory; a device or a pipe is written to.
+    // A regular file is replaced by a new one in its directory. A device or a pipe is written to.
     let place = if is_special(file) { file } else { directory(file) };
     rustix::fs::access(place, rustix::fs::Access::WRITE_OK).map_err(|error| cannot_write(file, &error.into()))
 }
 
-/// Replaces the page at once, so that readers see the whole old page or the whole new one.
+/// Replaces the page atomically: readers see either the whole old page or the whole new one.
 pub(super) fn write(file: &Path, page: &str) -> Result<(), CliFailure> {
     let written = if is_special(file) {
         std::fs::write(file, page)
@@ -53,7 +53,7 @@ fn directory(file: &Path) -> &Path {
     file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
-/// Whether this is a device, a pipe or a socket.
+/// Reports whether the path is a device, a pipe or a socket.
 fn is_special(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|it| !it.is_file() && !it.is_dir())
 }
@@ -146,7 +146,7 @@ fn overview(report: &EvalReport) -> Markup {
                 td { (it.counts.passed) }
                 td { (it.counts.failed) }
                 @for number in [it.counts.errors, it.counts.timeouts, it.counts.missing] {
-                    // A number that should be zero stands out when it is not.
+                    // A number that should be zero stands out if it is not.
                     td class=(if number == 0 { "none" } else { "bad" }) { (number) }
                 }
                 td { (or_dash(it.latency_ms.map(|it| time(it.p50)))) (small(it.latency_ms.map(|it| time(it.p99)))) }
@@ -200,7 +200,7 @@ fn comparisons(report: &EvalReport) -> Markup {
     }
 }
 
-/// A second line in a cell.
+/// Returns a second line for a cell.
 fn small(text: Option<String>) -> Markup {
     html! { @if let Some(text) = text { small { (text) } } }
 }

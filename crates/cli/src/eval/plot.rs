@@ -1,4 +1,4 @@
-//! Plots as inline SVG. They know numbers and names, and nothing of evaluations; the page's stylesheet has the colours.
+//! Plots as inline SVG. This file knows only numbers and names, not evaluations. The page's stylesheet has the colours.
 #![expect(clippy::cast_precision_loss, reason = "plots are not that precise")]
 
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 use snakepit::value::harmless;
 
-/// Two plots side by side are about as wide as the page, so that their letters are as large as those of the text.
+/// Two plots side by side are about as wide as the page, so their letters are as large as those of the text.
 const WIDTH: f64 = 500.0;
 /// Where names end and plots begin.
 const LEFT: f64 = 120.0;
@@ -16,22 +16,22 @@ const ROW: f64 = 34.0;
 /// The height of the axis below the last row.
 const AXIS: f64 = 26.0;
 const LONGEST_NAME: usize = 16;
-/// The most answers to draw; more would be one solid line.
+/// The maximum number of answers to draw. More would look like one solid line.
 const MOST_TICKS: usize = 600;
 
-/// The colour of the experiment with this number; there are six, and then the first again.
+/// Returns the colour of the experiment with this number. The six colours repeat.
 pub(super) fn colour(at: usize) -> usize {
     at % 6
 }
 
-/// A value with its range, from 0 to 1.
+/// A value between 0 and 1 with its range.
 pub(super) struct PlotDot {
     pub(super) name: String,
     pub(super) value: Option<f64>,
     pub(super) range: Option<(f64, f64)>,
 }
 
-/// Values between 0 and 1 with their ranges, one row each.
+/// Draws values between 0 and 1 with their ranges, one row each.
 pub(super) fn dots(rows: &[PlotDot], shown: impl Fn(f64) -> String) -> Markup {
     let bottom = ROW * rows.len() as f64;
     let x = |value: f64| LEFT + value.clamp(0.0, 1.0) * (RIGHT - LEFT);
@@ -54,7 +54,7 @@ pub(super) fn dots(rows: &[PlotDot], shown: impl Fn(f64) -> String) -> Markup {
     )
 }
 
-/// How many numbers lie in each part from 0 to 1, the rows side by side.
+/// Draws a histogram from 0 to 1, with the rows side by side.
 pub(super) fn bars(rows: &[(String, &[usize])]) -> Markup {
     let (top, height) = (24.0, 180.0);
     let parts = rows.first().map_or(0, |(_, counts)| counts.len()).max(1);
@@ -94,7 +94,8 @@ pub(super) fn bars(rows: &[(String, &[usize])]) -> Markup {
     )
 }
 
-/// Positive numbers on a logarithmic axis: each one as a tick, the middle half as a box, the median and the 99th percentile.
+/// Draws positive numbers on a logarithmic axis: each number as a tick, the middle half as a box, the median and the
+/// 99th percentile.
 pub(super) fn strips(rows: &[(String, &[f64])], shown: impl Fn(f64) -> String) -> Markup {
     // Values below a hundredth of a millisecond look alike.
     let log = |value: f64| value.max(0.01).log10();
@@ -145,14 +146,14 @@ fn sorted(numbers: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// The number below which the given part of the sorted numbers lies, interpolated linearly, as in the tables.
+/// Returns the number below which the given part of the sorted numbers lies. Interpolates linearly, like the tables.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + (above - below) * place.fract()
 }
 
-/// The height of a row's middle.
+/// Returns the vertical middle of a row.
 fn middle(row: usize) -> f64 {
     ROW * (row as f64 + 0.5)
 }
@@ -178,12 +179,12 @@ fn dot(row: usize, x: f64, radius: u8, title: &str) -> Markup {
     }
 }
 
-/// The number at the right of a row.
+/// Draws the number at the right of a row.
 fn number(row: usize, text: &str) -> Markup {
     html! { text class="value" x=(px(RIGHT + 12.0)) y=(px(middle(row) + 4.0)) { (text) } }
 }
 
-/// The name at the left of a row.
+/// Draws the name at the left of a row.
 fn name(y: f64, name: &str) -> Markup {
     html! { text class="name" x="0" y=(px(y + 4.0)) { (harmless(&short(name))) title { (harmless(name)) } } }
 }

@@ -1,4 +1,4 @@
-//! Runs one evaluation from the start of its workers to its report, and answers signals in every phase.
+//! Runs one evaluation from the start of its workers to its report. Answers signals in every phase.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -21,7 +21,7 @@ pub(super) struct EvalRun<'a> {
     pub(super) target: EvalPools,
     pub(super) plan: EvalPlan,
     pub(super) journal: EvalJournal,
-    /// How many errors and timeouts are asked again.
+    /// The number of errors and timeouts that are asked again.
     pub(super) retried: usize,
     pub(super) checkpoint: PathBuf,
     pub(super) display: ProgressDisplay,
@@ -46,12 +46,12 @@ impl EvalRun<'_> {
         Ok(SUCCESS)
     }
 
-    /// Runs until every sample has a result, or a signal ends the evaluation.
+    /// Runs until every sample has a result or a signal ends the evaluation.
     async fn ask_all(&mut self) -> Result<Result<EvalReport, Signal>, CliFailure> {
         let logging = engine::logging(self.args.logs);
         let builder = Snakepit::builder().custody(self.target.custody.clone()).logging(logging);
         let builder = std::mem::take(&mut self.target.pools).into_iter().fold(builder, Builder::pool);
-        // An early return drops the start, and the end of the runtime waits for it.
+        // An early return drops the start. The end of the runtime waits for it.
         let pit = tokio::select! {
             signal = self.interrupts.signal() => return Ok(Err(self.interrupted(signal))),
             started = pin!(builder.start()) => started.map_err(|error| CliFailure::of(&error).status(FAILED))?,
@@ -110,14 +110,14 @@ impl EvalRun<'_> {
         }
     }
 
-    /// Whether the unknown command may be an evaluator.
+    /// Reports whether the unknown command may be an evaluator.
     fn lacks_evaluator(&self, error: &EvalError) -> bool {
         let EvalError::Call { source, .. } = error else { return false };
         let is_unknown = source.remote().is_some_and(|error| error.kind == RemoteErrorKind::UnknownCommand);
         is_unknown && self.plan.evaluator().asks_a_pool()
     }
 
-    /// Says which results exist already, so that nobody takes a resumed evaluation for a new one.
+    /// Prints how many results exist already, to make clear that this is a resumed evaluation.
     fn show_resumed(&self) {
         let found = self.journal.found();
         if found.records == 0 {

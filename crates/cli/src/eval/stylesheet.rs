@@ -1,10 +1,11 @@
-//! The stylesheet of the page. It needs no script: a choice is a radio button, and the style hides what the choice excludes.
+//! The stylesheet of the page. It needs no script: a choice is a radio button, and the style hides what the choice
+//! excludes.
 
 use std::fmt::Write as _;
 
 use super::failed_samples::{FAILURE_KINDS, MOST_PAGES};
 
-/// The stylesheet of a page with this many experiments.
+/// Returns the stylesheet of a page with this many experiments.
 pub(super) fn sheet(experiments: usize) -> String {
     let mut sheet = STYLE.to_owned();
     for at in 0..experiments {

@@ -1,4 +1,4 @@
-//! The report as tables of text.
+//! The report as text tables.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use snakepit::evals::{EvalReport, ExperimentComparison, ExperimentSummary, Sampl
 
 use crate::shared::table::{aligned, dash};
 
-/// How many samples without a score to list per experiment; the checkpoint and `--json` have all of them.
+/// The number of samples without a score to list per experiment. The checkpoint and `--json` have all of them.
 const SHOWN: usize = 5;
 
 pub(super) const INCOMPLETE: &str =
@@ -51,7 +51,7 @@ pub(super) fn report(report: &EvalReport) -> String {
         let _ = writeln!(text, "\nwithout a score in {}:", plain(&summary.experiment.name));
         for one in unscored.iter().take(SHOWN) {
             let message = one.message.lines().next().unwrap_or_default();
-            // The answer may be right, and the evaluator wrong.
+            // The answer may be right and the evaluator wrong.
             let whose = if one.stage == Some(SampleStage::Judge) { " of the evaluator" } else { "" };
             let _ = writeln!(text, "  {}  {}{whose}: {}", plain(&one.sample), one.kind, plain(message));
         }
@@ -123,7 +123,7 @@ pub(super) fn chance(p: f64) -> String {
     if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
 }
 
-/// Milliseconds as people read them.
+/// Formats milliseconds for people.
 pub(super) fn time(ms: f64) -> String {
     match ms {
         ms if ms < 10.0 => format!("{ms:.2} ms"),
@@ -132,7 +132,7 @@ pub(super) fn time(ms: f64) -> String {
     }
 }
 
-/// The text on one line.
+/// Returns the text on one line.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

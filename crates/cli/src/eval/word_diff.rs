@@ -1,13 +1,15 @@
-//! Where two texts differ, word by word, as HTML. `similar` compares; ours are the words, and a bound on the work for a page.
+//! Shows as HTML where two texts differ, word by word. `similar` compares. This file splits texts into words and bounds
+//! the work for a page.
 
 use maud::{Markup, html};
 use similar::{Algorithm, ChangeTag, capture_diff_slices};
 use snakepit::value::harmless;
 
-/// The most pairs of words to compare.
+/// The maximum number of pairs of words to compare.
 const MOST_PAIRS: usize = 250_000;
 
-/// Marks words of `old` only as deleted and words of `new` only as inserted; `None` if the texts are equal or too long.
+/// Marks the words that are only in `old` as deleted and those only in `new` as inserted. Returns `None` if the texts
+/// are equal or too long.
 pub(super) fn marked(old: &str, new: &str) -> Option<Markup> {
     if old == new {
         return None;

@@ -1,7 +1,7 @@
-//! The signals that `exec` answers, and how a process stops itself as a job.
+//! Reads the signals that `exec` answers, and stops the process as a job.
 //!
-//! The signals are blocked, not handled: the command inherits no handler of ours, and to stop as the default action would,
-//! unblocking is enough. The kernel then also decides whether anybody is there to continue us.
+//! The signals are blocked, not handled. The command inherits no handlers, and to stop with the default action it is
+//! enough to unblock the signal. The kernel then also decides whether another process can continue this one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,46 +24,49 @@ const ANSWERED: [Signal; 9] = [
     Signal::SIGCONT,
 ];
 
-/// The signals that reach us, in the order in which they were read.
+/// The signals that reach this process, in the order in which they were read.
 pub(super) struct JobSignals {
     reader: SignalReader,
     pending: VecDeque<Signal>,
 }
 
-/// Whom a stop reaches.
+/// The processes that a stop reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StopTarget {
     Process,
-    /// The process group: a shell calls a job stopped when all of its group is.
+    /// The process group. A shell considers a job stopped when the whole group is stopped.
     Group,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StopResult {
-    /// We were stopped, and somebody continued us.
+    /// The process was stopped, and another process continued it.
     Continued,
-    /// Nobody could continue us (an orphaned group, or the init of a container), so the kernel did not stop us.
+    /// No process could continue this one (an orphaned group, or the init of a container), so the kernel did not stop
+    /// it.
     NotStopped,
 }
 
 impl JobSignals {
-    /// Takes the signals over. Call it before the first thread starts: threads inherit the mask.
+    /// Blocks the signals and reads them from now on. Call this before the first thread starts, because threads inherit
+    /// the mask.
     pub(super) fn take() -> io::Result<Self> {
         let mut answered = ANSWERED.to_vec();
         if super::orphans::are_ours() {
             answered.push(Signal::SIGCHLD);
         }
-        // With TTOU blocked, a background process may move the terminal.
+        // With TTOU blocked, a background process may change the foreground group of the terminal.
         let reader = SignalReader::new(&answered, &[Signal::SIGTTOU])?;
         Ok(Self { reader, pending: VecDeque::new() })
     }
 
-    /// The next pending signal.
+    /// Returns the next pending signal.
     pub(super) fn next(&mut self) -> Option<Signal> {
         self.pending.pop_front().or_else(|| self.reader.read())
     }
 
-    /// Stops as `signal` would by default, and returns when we continue. Signals that came meanwhile are kept.
+    /// Stops with the default action of `signal` and returns when the process continues. Keeps the signals that came
+    /// meanwhile.
     pub(super) fn stop(&mut self, signal: Signal, scope: StopTarget) -> StopResult {
         let target = match scope {
             StopTarget::Process => Pid::this(),
@@ -88,7 +91,7 @@ impl AsFd for JobSignals {
     }
 }
 
-/// Ends by SIGINT, as the command did, so that a shell's loop around us ends on Ctrl-C too. It may return.
+/// Ends by SIGINT, as the command did, so that Ctrl-C also ends a loop in the calling shell. May return.
 pub(super) fn end_by_interrupt() {
     let _ = kill(Pid::this(), Signal::SIGINT);
     let _ = SigSet::from(Signal::SIGINT).thread_unblock();

@@ -1,7 +1,7 @@
 //! `snakepit exec`: runs any command in custody and ends as the command ended.
 //!
-//! Owns the command line. [`job_signals`] reads signals and stops the process as a job, [`terminal`] lends the terminal,
-//! [`watch`] decides while the command runs, [`report`] turns its end into an exit status.
+//! Owns the command line. [`job_signals`] reads signals and stops the process as a job, [`terminal`] lends the
+//! terminal, [`watch`] decides while the command runs, and [`report`] turns its end into an exit status.
 
 mod job_signals;
 mod orphans;
@@ -105,7 +105,7 @@ fn in_custody(args: &ExecArgs) -> Result<ExecReport, CliFailure> {
             .hint("run it with </dev/null if it needs no input"));
     }
     let signals = JobSignals::take().map_err(|error| CliFailure::new("cannot listen for signals", &error))?;
-    // Declared before the run, so that on every path the terminal comes back after everything has ended.
+    // Declared before the run: on every path, the terminal comes back after everything has ended.
     let mut terminal = if args.copies.is_none() { ControllingTerminal::find() } else { None };
 
     let run = Run::open(config(args, terminal.as_ref())).map_err(|error| cannot_open(&error))?;

@@ -3,14 +3,14 @@
 use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use snakepit::custody::Run;
 
-/// Whether the kernel gives orphans to us.
+/// Reports whether the kernel gives orphans to this process.
 pub(super) fn are_ours() -> bool {
     std::process::id() == 1
 }
 
-/// Reaps every dead child but the keeper, which custody waits for.
+/// Reaps every dead child except the keeper, which custody waits for.
 pub(super) fn reap(run: &Run) {
-    // Looks first: waiting for any child could take the keeper's status away from custody.
+    // Looks before it reaps, because waiting for any child could take the keeper's status away from custody.
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     while let Ok(dead) = waitid(Id::All, look)
         && let Some(pid) = dead.pid()

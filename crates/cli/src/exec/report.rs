@@ -1,4 +1,4 @@
-//! How the command ended: the exit status, the warnings, and the line of JSON.
+//! Reports how the command ended: the exit status, the warnings, and the line of JSON.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -23,19 +23,19 @@ pub(super) struct ExecReport {
     timed_out: bool,
     took_ms: u64,
     copies: Vec<CopyReport>,
-    /// How many copies needed KILL.
+    /// The number of copies that needed KILL.
     killed: usize,
     survivors: Vec<SurvivorReport>,
     #[serde(skip)]
     interrupted_as_job: bool,
 }
 
-/// How one copy ended.
+/// The end of one copy.
 #[derive(Serialize)]
 struct CopyReport {
     worker: String,
     pid: i32,
-    /// How its end was lost, if it was.
+    /// How the status of the copy was lost, if it was.
     #[serde(skip)]
     lost: ExitStatus,
     status: u8,
@@ -68,7 +68,7 @@ impl From<&Survivor> for SurvivorReport {
 }
 
 impl SurvivorReport {
-    /// For people: which process it is, and why it is still there.
+    /// Describes for people which process it is and why it still exists.
     pub(crate) fn describe(&self) -> String {
         let what = match self.state {
             'D' => "in uninterruptible sleep",
@@ -104,7 +104,7 @@ impl ExecReport {
             .iter()
             .zip(exits)
             .map(|(worker, exit)| {
-                // All copies began together, and each has its own end.
+                // All copies began together, but each ended at its own time.
                 let ago =
                     ended_at.get(worker.id()).map_or(Duration::ZERO, |ended| now.duration_since(*ended));
                 CopyReport::new(worker, exit, took.saturating_sub(ago))

@@ -1,8 +1,8 @@
-//! Who holds the terminal: we do, or the command while it runs in the foreground.
+//! Tracks who holds the terminal: this process, or the command while it runs in the foreground.
 //!
-//! The rules are a shell's. The terminal is lent only while our own group has it, comes back when the command stops or ends,
-//! and is lent again when we continue in the foreground. In a pipeline other members of our group may need it as well, so
-//! there it is lent only once the command asks for it, by stopping with TTIN or TTOU.
+//! The rules are a shell's. The terminal is lent only while our own group has it. It comes back when the command stops
+//! or ends, and is lent again when we continue in the foreground. In a pipeline, other members of our group may need it
+//! as well. There it is lent only once the command asks for it, by stopping with TTIN or TTOU.
 
 use std::fs::{File, OpenOptions};
 use std::io::{stdin, stdout};
@@ -17,7 +17,7 @@ use snakepit::custody::Pgid;
 /// The controlling terminal.
 pub(super) struct ControllingTerminal {
     tty: File,
-    /// Our own group; 0 if it has no number in this container.
+    /// Our own group, or 0 if it has no number in this container.
     home: Pid,
     /// The modes of the terminal when we started.
     modes: Option<Termios>,
@@ -30,11 +30,11 @@ pub(super) struct ControllingTerminal {
 enum LendingRule {
     /// Whenever we are in the foreground.
     AtOnce,
-    /// When the command asks.
+    /// When the command asks for it.
     OnDemand,
 }
 
-/// How the command ended, as far as the terminal is concerned.
+/// How the command ended, which decides whether the modes of the terminal are restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CommandEnd {
     Exited,
@@ -43,14 +43,14 @@ pub(super) enum CommandEnd {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TerminalHolder {
-    /// Our group, or whoever held it before us.
+    /// Our group, or the group that held the terminal before us.
     Home,
     /// The command's group.
     Command,
 }
 
 impl ControllingTerminal {
-    /// The controlling terminal, whatever the standard streams are.
+    /// Finds the controlling terminal, whatever the standard streams are.
     pub(super) fn find() -> Option<Self> {
         let tty = OpenOptions::new()
             .read(true)
@@ -67,12 +67,12 @@ impl ControllingTerminal {
         Some(Self { tty, home: getpgrp(), modes, rule, holder: TerminalHolder::Home })
     }
 
-    /// Whether our own group holds the terminal.
+    /// Reports whether our own group holds the terminal.
     pub(super) fn is_ours(&self) -> bool {
         tcgetpgrp(&self.tty).is_ok_and(|group| group == self.home)
     }
 
-    /// Whether custody may lend it before the command's first instruction, which needs standard input.
+    /// Reports whether custody may lend the terminal before the command's first instruction. That needs standard input.
     pub(super) fn may_be_lent_at_start(&self) -> bool {
         self.rule == LendingRule::AtOnce && self.is_ours() && tcgetsid(stdin().as_fd()).is_ok()
     }
@@ -98,23 +98,23 @@ impl ControllingTerminal {
         lent
     }
 
-    /// Lends it again after a stop, if it was lent before or the rule allows it.
+    /// Lends the terminal again after a stop, if it was lent before or the rule allows it.
     pub(super) fn lend_again(&mut self, group: Pgid, before: TerminalHolder) {
         if before == TerminalHolder::Command || self.rule == LendingRule::AtOnce {
             self.lend(group);
         }
     }
 
-    /// Takes it back from the command.
+    /// Takes the terminal back from the command.
     pub(super) fn take_back(&mut self) {
         if self.holder == TerminalHolder::Command && self.home.as_raw() != 0 {
-            // Fails only when the terminal has gone.
+            // This fails only if the terminal has gone.
             let _ = tcsetpgrp(&self.tty, self.home);
         }
         self.holder = TerminalHolder::Home;
     }
 
-    /// Takes it back at the end, and restores the modes after a command that could not: a killed one.
+    /// Takes the terminal back at the end. Restores its modes if the command was killed and could not do so itself.
     pub(super) fn restore(&mut self, end: CommandEnd) {
         let lent = self.is_lent();
         self.take_back();
@@ -126,7 +126,7 @@ impl ControllingTerminal {
         }
     }
 
-    /// Whether a shell started us as a job of its own, not as part of a script or as a session leader.
+    /// Reports whether a shell started us as a job of our own, not as part of a script or as a session leader.
     pub(super) fn is_job_leader(&self) -> bool {
         let us = Pid::this();
         self.home == us && getsid(None).is_ok_and(|leader| leader != us)

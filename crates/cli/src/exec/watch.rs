@@ -1,6 +1,7 @@
-//! Watches the command from its first instruction to its end: one loop receives every event and decides.
+//! Watches the command from its first instruction to its end. One loop receives every event and decides.
 //!
-//! Signals come from the signalfd. Threads forward custody's events and the end of all copies, and wake the loop by an eventfd.
+//! Signals come from the signalfd. Threads forward custody's events and the end of all copies, and wake the loop by an
+//! eventfd.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +18,7 @@ use super::job_signals::{JobSignals, StopResult, StopTarget};
 use super::orphans;
 use super::terminal::{ControllingTerminal, TerminalHolder};
 
-/// What the loop decides about.
+/// An event that the loop decides about.
 enum WatchEvent {
     Signal(Signal),
     Stopped(Signal),
@@ -26,13 +27,13 @@ enum WatchEvent {
     Deadline,
 }
 
-/// What the threads send to the loop.
+/// A message from a thread to the loop.
 enum ThreadMessage {
     Event(CustodyEvent, Instant),
     AllEnded(Vec<Exit>),
 }
 
-/// All events, in one place to wait.
+/// All events, in one place to wait for.
 pub(super) struct EventSource {
     signals: JobSignals,
     run: Run,
@@ -48,7 +49,8 @@ impl EventSource {
         events: Option<CustodyEvents>,
         workers: &[WorkerProcess],
     ) -> io::Result<Self> {
-        // Custody reports only starts, stops and ends of the copies, and every wakeup drains the channel.
+        // An unbounded channel is enough: custody reports only starts, stops and ends of the copies, and every wakeup
+        // drains the channel.
         let (sender, messages) = channel();
         let wakeup = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let ring = |sender: Sender<ThreadMessage>, wakeup: Arc<OwnedFd>| {
@@ -96,7 +98,7 @@ impl EventSource {
         }
     }
 
-    /// Reads the pending messages. Of several stops and continuations only the last one counts.
+    /// Reads the pending messages. Of several stops and continuations, only the last one counts.
     fn read_letters(&mut self) -> Option<WatchEvent> {
         let mut event = None;
         for message in self.messages.try_iter() {
@@ -139,10 +141,10 @@ impl WatchPhase {
     }
 }
 
-/// Why the command ends.
+/// The reason why the command ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EndCause {
-    /// By itself.
+    /// The command ended without our doing.
     Command,
     /// TERM or HUP reached us.
     Signal,
@@ -179,7 +181,7 @@ impl<'a> CommandWatch<'a> {
         Self { workers, source, terminal, grace, phase: WatchPhase::Running { timeout_at } }
     }
 
-    /// Watches until all copies have ended, or until it is time to kill them.
+    /// Watches until all copies have ended or it is time to kill them.
     pub(super) fn until_over(mut self) -> WatchEnd {
         loop {
             match (self.source.next(self.phase.deadline()), self.phase) {
@@ -215,7 +217,8 @@ impl<'a> CommandWatch<'a> {
         }
     }
 
-    /// Only the first TERM or HUP counts: `timeout`, for example, sends it twice, which must not shorten the grace period.
+    /// Answers a signal while the command ends. Only the first TERM or HUP counts: `timeout`, for example, sends TERM
+    /// twice, which must not shorten the grace period.
     fn answer_while_ending(&mut self, signal: Signal) {
         match signal {
             Signal::SIGTERM | Signal::SIGHUP | Signal::SIGTSTP => {}
@@ -226,7 +229,7 @@ impl<'a> CommandWatch<'a> {
 
     fn begin_to_end(&mut self, signal: Signal, cause: EndCause) {
         self.pass_on(signal);
-        // A stopped process does not act on it.
+        // A stopped process does not act on the signal until it continues.
         self.pass_on(Signal::SIGCONT);
         let kill_at = Instant::now().checked_add(self.grace).unwrap_or_else(far_future);
         self.phase = WatchPhase::Ending { kill_at, cause };
@@ -239,19 +242,19 @@ impl<'a> CommandWatch<'a> {
         }
     }
 
-    /// TSTP reached us. On a terminal we follow the command, which may ignore it.
+    /// Suspends the command when TSTP reaches us. On a terminal we follow the command, which may ignore the signal.
     fn suspend(&mut self) {
         if self.terminal.is_some() {
             self.pass_on(Signal::SIGTSTP);
             return;
         }
-        // In a session of its own the command's group is orphaned, and TSTP stops no process of an orphaned group.
+        // In a session of its own, the command's group is orphaned, and TSTP stops no process of an orphaned group.
         self.pass_on(Signal::SIGSTOP);
         self.source.signals.stop(Signal::SIGTSTP, StopTarget::Process);
         self.pass_on(Signal::SIGCONT);
     }
 
-    /// The command was stopped. A shell sees us as its job, so we stop as well.
+    /// Stops this process after the command was stopped, because a shell sees this process as its job.
     fn follow_stop(&mut self, signal: Signal) {
         let [worker] = self.workers else { return };
         let Some(terminal) = &mut self.terminal else { return };
@@ -262,11 +265,11 @@ impl<'a> CommandWatch<'a> {
         }
         let holder = terminal.holder();
         terminal.take_back();
-        // STOP was sent to the command alone; others of our group, such as a script that waits for us, go on.
+        // STOP was sent to the command alone. Other members of our group, such as a script that waits for us, go on.
         let scope = if signal == Signal::SIGSTOP { StopTarget::Process } else { StopTarget::Group };
         let result = self.source.signals.stop(signal, scope);
         if result == StopResult::NotStopped && asks {
-            // Nobody could ever give it the terminal, so we do what the kernel does to orphaned groups.
+            // No process could ever give the terminal to the command, so we do what the kernel does to orphaned groups.
             self.pass_on(Signal::SIGHUP);
         }
         self.resume(holder);
@@ -280,7 +283,7 @@ impl<'a> CommandWatch<'a> {
     }
 }
 
-/// A time that never comes.
+/// Returns a time that never comes.
 fn far_future() -> Instant {
     Instant::now() + Duration::from_secs(u64::from(u32::MAX))
 }

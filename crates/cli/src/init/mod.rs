@@ -34,7 +34,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, CliFailure> {
         ("README.md", README.to_owned()),
     ];
     let dir = &args.dir;
-    // All files or none.
+    // Either all files are written or none.
     for (name, _) in &files {
         let path = dir.join(name);
         if path.symlink_metadata().is_ok() {
@@ -65,7 +65,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> CliFailure {
         .hint("name a directory that you may write to")
 }
 
-/// A configuration that sets the worker only, and lists every other key as a comment, from the library's reference.
+/// Returns a configuration that sets only the worker. It lists every other key of the library's reference as a comment.
 fn configuration() -> String {
     let mut text = String::from(
         "# The pools of this project. `snakepit call` reads this file from the directory in which it runs.\n\

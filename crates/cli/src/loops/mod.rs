@@ -1,6 +1,7 @@
 //! `snakepit loop run`: runs the loops of a configuration in the foreground, until a signal ends them.
 //!
-//! Owns the command line and the checks before anything starts; [`mod@run`] runs the loops, [`status`] shows what they do.
+//! Owns the command line and the checks before anything starts. [`mod@run`] runs the loops, [`status`] shows what they
+//! do.
 
 mod run;
 mod status;
@@ -105,14 +106,14 @@ pub(crate) fn run(args: &LoopArgs) -> Result<u8, CliFailure> {
     let builder = builder(&config, &loops, args);
     let loops_run = LoopRun { args, loops, service, coordinator, display: display.clone() };
     let end = runtime.block_on(loops_run.run(builder));
-    // Waits for whatever was still starting.
+    // Dropping the runtime waits for everything that is still starting.
     drop(runtime);
     display.keep_table();
     display.finish();
     end
 }
 
-/// A loop that names no pool calls the first one.
+/// Gives every loop without a pool the first pool of the configuration.
 fn with_pools(mut loops: Vec<LoopConfig>, config: &Config) -> Vec<LoopConfig> {
     for one in &mut loops {
         one.options.pool = one.options.pool.take().or_else(|| config.names().next().map(str::to_owned));
@@ -120,7 +121,7 @@ fn with_pools(mut loops: Vec<LoopConfig>, config: &Config) -> Vec<LoopConfig> {
     loops
 }
 
-/// An engine with the pools that the loops call.
+/// Returns an engine with the pools that the loops call.
 fn builder(config: &Config, loops: &[LoopConfig], args: &LoopRunArgs) -> snakepit::Builder {
     let custody = args.state.apply(config.custody().clone());
     let is_called = |name: &str| loops.iter().any(|one| one.options.pool.as_deref() == Some(name));
@@ -130,7 +131,7 @@ fn builder(config: &Config, loops: &[LoopConfig], args: &LoopRunArgs) -> snakepi
     pools.fold(Snakepit::builder().custody(custody).logging(logging), snakepit::Builder::pool)
 }
 
-/// Shows the warnings of loops and mailboxes, from now on.
+/// Shows the warnings of loops and mailboxes from now on.
 fn show_warnings(display: &ProgressDisplay) {
     let display = display.clone();
     observe(move |event| {
@@ -140,7 +141,7 @@ fn show_warnings(display: &ProgressDisplay) {
         }
         let shown = |(name, value): (&str, FieldValue<'_>)| match value {
             FieldValue::Absent => None,
-            // Text in quotes, a duration in seconds.
+            // Text is in quotes, and a duration is in seconds.
             value => serde_json::to_string(&value).ok().map(|value| format!("{name}={value}")),
         };
         let fields: Vec<String> = event.fields().into_iter().filter_map(shown).collect();

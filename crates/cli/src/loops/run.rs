@@ -1,4 +1,4 @@
-//! Runs the loops from the start of their workers to the end of all, and answers signals in every phase.
+//! Runs the loops from the start of their workers to the end of all. Answers signals in every phase.
 
 use std::io::IsTerminal as _;
 use std::pin::pin;
@@ -31,7 +31,7 @@ pub(super) struct LoopRun<'a> {
 
 impl LoopRun<'_> {
     pub(super) async fn run(self, builder: Builder) -> Result<u8, CliFailure> {
-        // An early return drops the start, and the end of the runtime waits for it.
+        // An early return drops the start. The end of the runtime waits for it.
         let pit = tokio::select! {
             biased;
             _ = self.coordinator.reached(Stage::Draining { signal: None }) => return Ok(SUCCESS),
@@ -57,7 +57,7 @@ impl LoopRun<'_> {
             end = group.run(RunOptions::new()) => end,
             never = self.show(&mut rows, &group) => match never {},
         };
-        // Once more, to show how the loops ended.
+        // The last time shows how the loops ended.
         self.show_once(&mut rows).await;
         end.map_err(|error: GroupError| CliFailure::of(&error).status(FAILED))
     }
@@ -96,12 +96,12 @@ impl LoopRun<'_> {
         }
     }
 
-    /// Whether a person sees the table, and no program reads lines.
+    /// Reports whether a person sees the table and no program reads lines.
     fn is_for_terminal(&self) -> bool {
         self.display.is_terminal() && std::io::stdout().is_terminal() && !self.args.json
     }
 
-    /// Stops the workers. A second signal meanwhile kills them at once and gives the exit status.
+    /// Stops the workers. If a second signal comes meanwhile, kills the workers at once and returns the exit status.
     async fn stop(&self, pit: &Snakepit) -> Option<u8> {
         let mut stop = pin!(pit.stop_within(STOP_GRACE));
         tokio::select! {

@@ -1,4 +1,4 @@
-//! What the loops do: a table that a terminal redraws, and lines for everything else.
+//! Shows what the loops do: a table that a terminal redraws, and lines for everything else.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ pub(super) enum LineFormat {
     Json,
 }
 
-/// A loop, and the status that was printed last.
+/// A loop and the status that was printed last.
 pub(super) struct LoopRow {
     pub(super) of: Arc<PoolLoop>,
-    /// As the configuration names it.
+    /// The mailbox, as the configuration names it.
     pub(super) mailbox: String,
     printed: Option<LoopStatus>,
 }
@@ -65,13 +65,13 @@ impl LoopRow {
 }
 
 impl LoopStatus {
-    /// The messages that wait in the mailbox, and its dead letters.
+    /// Returns the number of messages that wait in the mailbox, and of its dead letters.
     fn waiting_and_dead(&self) -> (Option<u64>, Option<u64>) {
         (self.count.map(|count| count.visible + count.delayed), self.count.map(|count| count.dead))
     }
 }
 
-/// The table.
+/// Returns the lines of the table.
 pub(super) async fn lines(rows: &[LoopRow]) -> Vec<String> {
     let mut cells = Vec::new();
     for row in rows {

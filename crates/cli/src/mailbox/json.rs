@@ -11,7 +11,7 @@ use snakepit::mailbox::{
 
 use crate::shared::table;
 
-/// A body as text, or, if it is not text, its bytes in hexadecimal.
+/// A body as text or, if it is not text, as bytes in hexadecimal.
 #[derive(Serialize)]
 struct BodyJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub(super) struct MessageJson<'a> {
     in_reply_to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<&'a str>,
-    /// Where a message is that was searched for.
+    /// The state of a message that was looked up by its id.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     place: Option<&'a MessageState>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! `snakepit mailbox`: the operations of a mailbox, one per command.
 //!
-//! Owns the command line and the operations; [`json`] describes messages.
+//! Owns the command line and the operations. [`json`] describes messages.
 
 mod json;
 
@@ -39,7 +39,7 @@ pub(crate) struct MailboxArgs {
     command: MailboxCommand,
 }
 
-/// A rate limit, or none: clap takes an Option in an Option for an option without a value.
+/// A rate limit, or none. clap would read an `Option` in an `Option` as an option without a value.
 type OptionalRate = Option<RateLimit>;
 
 /// The mailbox of a command without options.
@@ -210,14 +210,14 @@ struct ReceiveArgs {
     ack: bool,
 }
 
-/// Parses `100/1m`, or `none`.
+/// Parses `100/1m` or `none`.
 fn rate(text: &str) -> Result<Option<RateLimit>, String> {
     if text == "none" {
         return Ok(None);
     }
     let (messages, per) = text.split_once('/').ok_or("write it as N/DURATION, like 100/1m, or none")?;
     let messages = messages.parse().map_err(|_| format!("{messages} is not a number of messages"))?;
-    // A unit without a number means one of it.
+    // A unit without a number means one unit.
     let per: Duration = match per {
         "s" | "m" | "h" => duration::parse(&format!("1{per}"))?,
         per => duration::parse(per)?,
@@ -327,7 +327,7 @@ async fn dead_letters(command: DeadLetterCommand) -> Result<String, CliFailure> 
     })
 }
 
-/// The settings, after the change.
+/// Changes the settings, and returns the settings after the change.
 async fn settings(url: &str, change: SettingsChange) -> Result<String, CliFailure> {
     let mailbox = existing(url)?;
     let settings = if change == SettingsChange::new() {
@@ -373,7 +373,7 @@ async fn receive(args: ReceiveArgs) -> Result<(), CliFailure> {
         let written = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
         drop(stdout);
         if let Err(error) = written {
-            // Nobody has read this message, nor those after it.
+            // No reader has seen this message or those after it.
             give_back(&mailbox, &messages[at..]).await;
             return Err(CliFailure::new("cannot print the message, and gave it back", &error));
         }
@@ -398,7 +398,7 @@ async fn result(mailbox: &SqliteMailbox, id: MessageId, wait: Duration) -> Resul
 
 async fn give_back(mailbox: &SqliteMailbox, messages: &[Message]) {
     let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
-    // If this fails too, their leases run out.
+    // If this fails too, the leases run out.
     let _ = mailbox.release(&receipts).await;
 }
 
@@ -418,7 +418,7 @@ fn missing(text: String) -> CliFailure {
     CliFailure::internal(text).status(MISSING)
 }
 
-/// A mailbox that must exist.
+/// Opens a mailbox that must exist.
 fn existing(url: &str) -> Result<SqliteMailbox, CliFailure> {
     opened(url, SqliteOptions::new().existing())
 }

@@ -8,7 +8,7 @@ const RESERVED: &str = "abstract as async await become box break const continue 
     true try type typeof unsafe unsized use virtual where while yield alloc core std proc_macro test build deps examples \
     incremental";
 
-/// Crates that the new one depends on.
+/// Crates that the new crate depends on.
 const NEEDED: [&str; 4] = ["snakepit", "futures-util", "serde-json", "tokio"];
 
 /// Code in which the type's name must be unique.
@@ -53,7 +53,8 @@ impl CrateName {
         &self.0
     }
 
-    /// The name of the crate's type: `MyLines` for `my-lines`. A word that the code uses already gets an ending.
+    /// Returns the name of the crate's type: `MyLines` for `my-lines`. Adds an ending if the code already uses the
+    /// word.
     fn type_name(&self) -> String {
         let words = self.0.split(['-', '_']).map(|word| {
             let (first, rest) = word.split_at(word.len().min(1));

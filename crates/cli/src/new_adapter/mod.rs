@@ -60,14 +60,14 @@ pub(crate) fn run(args: &NewAdapterArgs) -> Result<u8, CliFailure> {
     Ok(SUCCESS)
 }
 
-/// Writes all files to a temporary directory and moves it into place, so that half a crate never exists.
+/// Writes all files to a temporary directory and moves it into place. An incomplete crate never exists.
 fn write(into: &Path, dir: &Path, fill: impl Fn(&str) -> String) -> Result<(), CliFailure> {
     let cannot = |error: std::io::Error| {
         CliFailure::new(format!("cannot write {}", dir.display()), &error)
             .hint("nothing was written: name a directory that you may write to with --into")
     };
     fs::create_dir_all(into).map_err(cannot)?;
-    // Removed when it is dropped.
+    // The directory is removed when `draft` is dropped.
     let draft = tempfile::Builder::new().prefix(".new-adapter-").tempdir_in(into).map_err(cannot)?;
     for (path, text) in FILES {
         let path = draft.path().join(path);
@@ -130,7 +130,7 @@ impl LibrarySource {
         text.replace("@snakepit@", &dependency).replace("@where@", &place)
     }
 
-    /// What to know before the first build.
+    /// Returns what to know before the first build.
     fn advice(&self) -> String {
         match self {
             Self::Version => format!(

@@ -1,7 +1,7 @@
-//! Standard error while workers are busy: lines, and below them, on a terminal, bars that show how far the work is.
+//! Standard error while workers are busy: lines and, on a terminal, bars below them that show the progress of the work.
 //!
-//! `indicatif` draws the bars. Ours are two things that it does not do: lines go through `snakepit::value::harmless`, and where there
-//! is no terminal, a bar that a worker draws becomes a line every second.
+//! `indicatif` draws the bars. This file adds two things: lines go through `snakepit::value::harmless`, and without a
+//! terminal, a bar that a worker draws becomes one line per second.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use snakepit::value::harmless;
 
 use crate::shared::output;
 
-/// The most workers whose bars are shown at a time.
+/// The maximum number of workers whose bars are shown at a time.
 const MOST_WORKER_BARS: usize = 8;
 /// How often a worker's bar becomes a line where it cannot be redrawn.
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
@@ -24,17 +24,17 @@ pub(crate) struct ProgressDisplay {
     shown: Arc<Mutex<ShownLines>>,
 }
 
-/// What stands below the last line, from top to bottom.
+/// The bars below the last line, from top to bottom.
 #[derive(Default)]
 struct ShownLines {
     worker_bars: Vec<WorkerBar>,
     progress: Option<ProgressBar>,
     table: Option<ProgressBar>,
-    /// The result is there: nothing is drawn any more.
+    /// Whether the result is there. Then nothing more is drawn.
     is_over: bool,
 }
 
-/// What a worker draws.
+/// The bar of a worker.
 struct WorkerBar {
     worker: String,
     bar: ProgressBar,
@@ -54,7 +54,7 @@ impl BarLine<'_> {
     fn bar(&self) -> ProgressBar {
         let style =
             ProgressStyle::with_template(self.template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        // A terminal must not obey what a worker says, and a bar is one line.
+        // The terminal must not obey control characters from a worker, and a bar is one line.
         let text = harmless(&self.text.replace(['\n', '\r', '\t'], " ")).into_owned();
         ProgressBar::with_draw_target(Some(self.of), ProgressDrawTarget::hidden())
             .with_style(style.progress_chars("█░"))
@@ -68,7 +68,7 @@ fn plain(text: &str) -> ProgressBar {
 }
 
 impl ProgressDisplay {
-    /// Draws on standard error, if it is a terminal that can redraw a line.
+    /// Draws on standard error if it is a terminal that can redraw a line.
     pub(crate) fn new() -> Self {
         Self::on(ProgressDrawTarget::stderr())
     }
@@ -85,7 +85,7 @@ impl ProgressDisplay {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows how far a call is, if anybody sees it.
+    /// Shows the progress of a call on a terminal.
     pub(crate) fn progress(&self, progress: &Progress) {
         let text = progress.text.as_deref().unwrap_or_default();
         let fraction = progress.fraction.unwrap_or_default().clamp(0.0, 1.0);
@@ -93,7 +93,7 @@ impl ProgressDisplay {
         self.bar(&BarLine { template, done: (fraction * 1000.0) as u64, of: 1000, text });
     }
 
-    /// Shows how far the work is, in the place of the bar before.
+    /// Shows the progress of the work and replaces the previous bar.
     pub(crate) fn bar(&self, line: &BarLine<'_>) {
         let mut shown = self.shown();
         if self.is_terminal() && !shown.is_over {
@@ -104,7 +104,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Shows a table at the bottom, in the place of the one before.
+    /// Shows a table at the bottom and replaces the previous one.
     pub(crate) fn table(&self, lines: &[String]) {
         let mut shown = self.shown();
         if self.is_terminal() && !shown.is_over {
@@ -130,7 +130,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Shows what a worker redraws in one line.
+    /// Shows a line that a worker redraws.
     pub(crate) fn worker_bar(&self, worker: &str, text: &str) {
         let mut shown = self.shown();
         if self.is_terminal() && shown.is_over {
@@ -159,7 +159,7 @@ impl ProgressDisplay {
         self.write(&self.shown(), &format!("{line}\n"));
     }
 
-    /// Writes a line that a worker printed. It may be the last state of its bar.
+    /// Writes a line that a worker printed. The line may be the last state of the worker's bar.
     pub(crate) fn worker_line(&self, worker: &str, text: &str) {
         let mut shown = self.shown();
         if self.is_terminal() {
@@ -170,7 +170,7 @@ impl ProgressDisplay {
         self.write(&shown, &format!("[{worker}] {text}\n"));
     }
 
-    /// Removes the bars for good: the result follows.
+    /// Removes the bars for good, because the result follows.
     pub(crate) fn finish(&self) {
         self.shown().is_over = true;
         self.clear();
@@ -190,7 +190,8 @@ impl ProgressDisplay {
         bars.into_iter().for_each(|bar| self.bars.remove(&bar));
     }
 
-    /// Clears the bars, writes, and draws the bars again. `MultiProgress::suspend` would panic where the terminal has gone.
+    /// Clears the bars, writes, and draws the bars again. `MultiProgress::suspend` would panic if the terminal has
+    /// gone.
     fn write(&self, shown: &ShownLines, text: &str) {
         let _ = self.bars.clear();
         output::err(text);
@@ -200,14 +201,14 @@ impl ProgressDisplay {
     }
 }
 
-/// How many characters of a table fit a line.
+/// Returns the number of characters of a table that fit in a line.
 fn width() -> usize {
     let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { 80 } else { columns }
 }
 
 impl WorkerBar {
-    /// Whether to write this state as a line now.
+    /// Reports whether to write this state as a line now.
     fn is_due(&mut self, text: &str, now: Instant) -> bool {
         let is_due = self.written.as_ref().is_none_or(|(at, _)| now.duration_since(*at) >= BETWEEN_LINES);
         if is_due {
@@ -216,7 +217,7 @@ impl WorkerBar {
         is_due
     }
 
-    /// Whether this last state was just written as a line.
+    /// Reports whether this last state was just written as a line.
     fn was_last(&mut self, text: &str) -> bool {
         self.written.as_mut().is_some_and(|(_, last)| std::mem::take(last) == text)
     }

@@ -1,4 +1,4 @@
-//! Durations as people write them: `3s`, `500ms`, `1m 30s`, or a number of seconds.
+//! Parses durations as people write them: `3s`, `500ms`, `1m 30s`, or a number of seconds.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write it as 3s, 500ms, 2m or a number of seconds".to_owned())
 }
 
-/// A duration that must not be zero.
+/// Parses a duration that must not be zero.
 pub(crate) fn parse_positive(text: &str) -> Result<Duration, String> {
     match parse(text)? {
         Duration::ZERO => Err("zero leaves no time at all; omit the option for no limit".to_owned()),

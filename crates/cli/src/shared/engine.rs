@@ -10,14 +10,14 @@ use tokio::runtime::{Builder, Runtime};
 use crate::shared::failure::CliFailure;
 use crate::shared::interrupts::Interrupts;
 
-/// Calls in flight end by their own deadlines or cancellation: this limit only bounds a mistake.
+/// Calls in flight end by their own deadlines or by cancellation. This limit only bounds a bug.
 pub(crate) const STOP_GRACE: Duration = Duration::from_mins(1);
 
 pub(crate) fn runtime(builder: &mut Builder) -> Result<Runtime, CliFailure> {
     builder.enable_all().build().map_err(|error| CliFailure::new("cannot start a runtime", &error))
 }
 
-/// Stops the workers. A signal meanwhile kills them at once.
+/// Stops the workers. If a signal comes meanwhile, kills them at once.
 pub(crate) async fn stop(pit: &Snakepit, interrupts: &mut Interrupts) {
     let mut stop = pin!(pit.stop_within(STOP_GRACE));
     loop {
@@ -34,7 +34,7 @@ pub(crate) async fn kill(pit: &Snakepit) {
     }
 }
 
-/// What the engine logs: `--logs` shows each line that workers print.
+/// Returns the logging of the engine. With `--logs`, the program shows each line that workers print.
 pub(crate) fn logging(shows_output: bool) -> Logging {
     if shows_output { Logging::default().forward_output() } else { Logging::default().hide_output() }
 }

@@ -16,27 +16,27 @@ pub(crate) struct CliFailure {
     status: u8,
     text: String,
     hint: Option<String>,
-    /// What a program reads instead of the text.
+    /// The JSON that a program reads instead of the text.
     json: Option<Json>,
 }
 
 impl CliFailure {
-    /// A failure of snakepit itself, without a cause.
+    /// Creates a failure of snakepit itself, without a cause.
     pub(crate) fn internal(text: impl Into<String>) -> Self {
         Self { status: INTERNAL, text: text.into(), hint: None, json: None }
     }
 
-    /// What could not be done, and the chain of its causes.
+    /// Creates a failure from what could not be done and the chain of its causes.
     pub(crate) fn new(what: impl Into<String>, cause: &dyn Error) -> Self {
         Self::internal(format!("{}: {}", what.into(), chain(cause)))
     }
 
-    /// An error that already names what could not be done.
+    /// Creates a failure from an error that already names what could not be done.
     pub(crate) fn of(cause: &dyn Error) -> Self {
         Self::internal(chain(cause))
     }
 
-    /// A command line, or a file that it names, that cannot be used.
+    /// Creates a failure for a command line, or a file that it names, that cannot be used.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::internal(text).status(USAGE)
     }
@@ -45,7 +45,7 @@ impl CliFailure {
         Self::usage(chain(cause))
     }
 
-    /// The state directory cannot be used; custody's error names the directory.
+    /// Creates a failure for a state directory that cannot be used. Custody's error names the directory.
     pub(crate) fn state(error: &OpenError) -> Self {
         Self::of(error).hint(OTHER_STATE_DIR)
     }
@@ -65,18 +65,18 @@ impl CliFailure {
         self
     }
 
-    /// What went wrong, without the way out.
+    /// Returns what went wrong, without the way out.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// What went wrong, and on a second line the way out.
+    /// Returns what went wrong and, on a second line, the way out.
     pub(crate) fn message(&self) -> String {
         let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!("\n  {hint}"));
         format!("{}{hint}", self.text)
     }
 
-    /// Prints the failure on stderr, for programs also as a line of JSON, and returns the exit status.
+    /// Prints the failure on stderr, for programs as a line of JSON as well, and returns the exit status.
     pub(crate) fn report(&self, json: bool) -> u8 {
         let mut text = format!("snakepit: {}\n", self.message());
         if json {
@@ -88,7 +88,7 @@ impl CliFailure {
     }
 }
 
-/// An error with the chain of its causes.
+/// Formats an error with the chain of its causes.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

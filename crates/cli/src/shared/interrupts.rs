@@ -1,7 +1,7 @@
-//! What interrupts work that is under way: signals, and the end of whoever read our output.
+//! The interruptions of work: signals, and the loss of the reader of our output.
 //!
-//! A thread of its own waits for both, so they are noticed however busy or blocked the rest is. The third signal ends the
-//! process at once; its keeper ends what the process had started.
+//! A separate thread waits for both and notices them even if the rest is busy or blocked. The third signal ends the
+//! process at once, and its keeper ends the processes that were started.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,12 +17,12 @@ use crate::shared::signals::SignalReader;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interrupt {
     Signal(Signal),
-    /// Nobody reads our output any more.
+    /// The reader of our output has gone.
     ReaderGone,
 }
 
 impl Interrupt {
-    /// The exit status of a command that ends because of it.
+    /// Returns the exit status of a command that ends because of the interrupt.
     pub(crate) fn status(self) -> u8 {
         match self {
             Self::Signal(signal) => exit_status::of_signal(signal),
@@ -34,31 +34,32 @@ impl Interrupt {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchedSources {
     Signals,
-    /// A stream may be silent for long: the end of its reader must not wait for the next value.
+    /// A stream may be silent for a long time. The loss of its reader must be noticed before the next value.
     SignalsAndReader,
 }
 
-/// The signal that ends the process at once.
+/// The number of the signal that ends the process at once.
 const LAST: usize = 3;
 
 pub(crate) struct Interrupts(UnboundedReceiver<Interrupt>);
 
 impl Interrupts {
-    /// Takes INT, TERM and HUP over. Call it before the first thread starts: threads inherit the signal mask.
+    /// Takes over INT, TERM and HUP. Call this before the first thread starts, because threads inherit the signal mask.
     pub(crate) fn watch(sources: WatchedSources) -> Result<Self, CliFailure> {
         Self::listen(sources).map_err(|error| CliFailure::new("cannot listen for signals", &error))
     }
 
     fn listen(sources: WatchedSources) -> io::Result<Self> {
         let signals = SignalReader::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP], &[])?;
-        // Holds at most three interrupts: the last signal ends the process, and the reader goes away once.
+        // The channel holds at most three interrupts: the last signal ends the process, and the reader goes away only
+        // once.
         let (sender, received) = unbounded_channel();
         let forward = move || forward(&signals, sources, &sender);
         std::thread::Builder::new().name("interrupts".into()).spawn(forward)?;
         Ok(Self(received))
     }
 
-    /// The next interrupt. Cancel-safe; pending for ever once the thread has ended.
+    /// Returns the next interrupt. Cancel-safe. Never returns once the thread has ended.
     pub(crate) async fn next(&mut self) -> Interrupt {
         match self.0.recv().await {
             Some(interrupt) => interrupt,
@@ -66,7 +67,7 @@ impl Interrupts {
         }
     }
 
-    /// The next signal. Cancel-safe.
+    /// Returns the next signal. Cancel-safe.
     pub(crate) async fn signal(&mut self) -> Signal {
         loop {
             if let Interrupt::Signal(signal) = self.next().await {
@@ -83,7 +84,7 @@ fn forward(signals: &SignalReader, sources: WatchedSources, sender: &UnboundedSe
     loop {
         let mut fds = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
         if watch_reader {
-            // A pipe or socket without a reader reports an error although no event is asked for.
+            // A pipe or socket without a reader reports an error even if no event is requested.
             fds.push(PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()));
         }
         if poll(&mut fds, None).is_err_and(|error| error != rustix::io::Errno::INTR) {

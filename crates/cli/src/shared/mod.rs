@@ -1,5 +1,5 @@
-//! What several commands share: options of the command line and what they name, the engine and what interrupts it, and
-//! everything that is printed. It knows no command.
+//! What several commands share: options of the command line and what they name, the engine and its interrupts, and all
+//! output. This module knows no command.
 
 pub(crate) mod display;
 pub(crate) mod duration;

@@ -16,7 +16,7 @@ pub(crate) struct StateDirOption {
 }
 
 impl StateDirOption {
-    /// The directory that was named, or else the default one.
+    /// Returns the directory of the option, or else the default one.
     pub(crate) fn resolve(&self) -> Result<PathBuf, CliFailure> {
         match &self.state_dir {
             Some(dir) => Ok(dir.clone()),
@@ -43,7 +43,7 @@ pub(crate) struct JsonOption {
 }
 
 impl JsonOption {
-    /// Prints a report in the form that was asked for.
+    /// Prints a report in the requested format.
     pub(crate) fn print(&self, report: &impl Serialize, text: impl FnOnce() -> String) {
         output::out(&if self.json { output::json(report) } else { text() });
     }
@@ -58,7 +58,7 @@ pub(crate) struct StateReportOptions {
     pub(crate) output: JsonOption,
 }
 
-/// A path as a report prints it.
+/// Formats a path for a report.
 pub(crate) fn shown(path: &Path) -> String {
     path.display().to_string()
 }

@@ -1,6 +1,6 @@
-//! Writes to stdout and stderr. A closed pipe or a full disk behind them changes nothing.
+//! Writes to stdout and stderr. It does not matter if their pipe is closed or their disk is full.
 //!
-//! Much of what is printed comes from workers and from other users. A terminal must show their control characters, not obey
+//! Much of the output comes from workers and from other users. A terminal must show their control characters, not obey
 //! them, so `snakepit::value::harmless` spells them out. A crate that strips escape sequences would hide them instead.
 
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ pub(crate) fn err(text: &str) {
     let _ = std::io::stderr().lock().write_all(harmless(text).as_bytes());
 }
 
-/// One JSON value on one line.
+/// Returns one JSON value on one line.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
     // Reports are structs with string keys, which always serialize.
     let mut line = serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
@@ -27,7 +27,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
     harmless_json(line)
 }
 
-/// The same JSON without control characters. They occur only in strings, where JSON can spell them out.
+/// Returns the same JSON without control characters. They occur only in strings, where JSON can spell them out.
 pub(crate) fn harmless_json(json: String) -> String {
     if harmless(&json) == json {
         return json;
@@ -45,7 +45,7 @@ pub(crate) fn harmless_json(json: String) -> String {
     plain
 }
 
-/// Says that a file of the library was damaged, and what to do.
+/// Returns a message that a file of the library was damaged, and what to do.
 pub(crate) fn damaged_file(path: &dyn std::fmt::Display, why_kept: Option<&str>) -> String {
     match why_kept {
         None => format!("snakepit: {path} was damaged and has been replaced"),

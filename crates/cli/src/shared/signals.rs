@@ -1,4 +1,4 @@
-//! Signals as events: blocked, and read from a signalfd, so that their dispositions stay what they were.
+//! Signals as events. They are blocked and read from a signalfd, so their dispositions stay unchanged.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,9 +9,11 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 pub(crate) struct SignalReader(SignalFd);
 
 impl SignalReader {
-    /// Blocks `answered` and `blocked`, and reads the former. Call it before the first thread starts: threads inherit the mask.
+    /// Blocks `answered` and `blocked`, and reads the former. Call this before the first thread starts, because threads
+    /// inherit the mask.
     ///
-    /// A signal that was ignored from the start stays ignored: nohup means it, and so does a shell's `&` without job control.
+    /// A signal that was ignored from the start stays ignored. That is what nohup asks for, and a shell's `&` without
+    /// job control.
     pub(crate) fn new(answered: &[Signal], blocked: &[Signal]) -> io::Result<Self> {
         let ignored = ignored_at_start();
         let answered = answered.iter().copied().filter(|signal| !ignored.contains(*signal));
@@ -22,7 +24,7 @@ impl SignalReader {
         Ok(Self(fd))
     }
 
-    /// The next pending signal.
+    /// Returns the next pending signal.
     pub(crate) fn read(&self) -> Option<Signal> {
         let info = self.0.read_signal().ok()??;
         Signal::try_from(info.ssi_signo as i32).ok()

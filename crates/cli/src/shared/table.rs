@@ -1,4 +1,4 @@
-//! Tables and times as people read them.
+//! Formats tables and times for people.
 
 use std::time::SystemTime;
 
@@ -12,7 +12,7 @@ use snakepit::value::harmless;
 pub(crate) fn aligned<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header);
-    // Spelled out before the columns are measured.
+    // Control characters are spelled out before the columns are measured.
     table.add_rows(
         rows.iter().map(|row| row.each_ref().map(|cell| harmless(&cell.replace('\n', " ")).into_owned())),
     );
@@ -22,12 +22,12 @@ pub(crate) fn aligned<const N: usize>(header: [&str; N], rows: &[[String; N]]) -
     table.trim_fmt() + "\n"
 }
 
-/// What stands for an absent value.
+/// Returns the placeholder for an absent value.
 pub(crate) fn dash() -> String {
     "-".to_owned()
 }
 
-/// A time in the local time zone.
+/// Formats a time in the local time zone.
 pub(crate) fn local_time(time: SystemTime) -> String {
     Timestamp::try_from(time).map_or_else(
         |_| dash(),
@@ -35,7 +35,7 @@ pub(crate) fn local_time(time: SystemTime) -> String {
     )
 }
 
-/// A time as RFC 3339 in UTC.
+/// Formats a time as RFC 3339 in UTC.
 pub(crate) fn rfc3339(time: SystemTime) -> Option<String> {
     Timestamp::try_from(time).ok().map(|time| time.to_string())
 }

@@ -1,4 +1,4 @@
-//! The pools that a command works with: a worker named on the command line, or the pools of a configuration.
+//! The pools that a command works with: a worker from the command line, or the pools of a configuration.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use snakepit::{Config, PoolOptions, custody};
 
 use crate::shared::failure::CliFailure;
 
-/// The configuration to use when none is named.
+/// The configuration to use if none is named.
 pub(crate) const DEFAULT_CONFIG: &str = "snakepit.toml";
 
-/// The names of workers, which begin with the name of their pool, have a limit.
+/// Names of workers begin with the name of their pool and have a limit.
 const LONGEST_NAME: usize = 32;
 
 /// How to speak to a worker that does not use the SDK's own socket.
@@ -43,7 +43,7 @@ pub(crate) fn no_such_pool(path: Option<&Path>, config: &Config, name: &str) -> 
         .hint(format!("its pools are {}", known.join(", ")))
 }
 
-/// A pool, and how its processes are kept.
+/// A pool and the configuration of custody.
 pub(crate) struct CallTarget {
     pub(crate) pool: PoolOptions,
     pub(crate) custody: custody::Config,
@@ -57,7 +57,7 @@ impl CallTarget {
         Self { pool: pool.name(name), custody: custody::Config::default() }
     }
 
-    /// A Python file or module that uses the SDK.
+    /// Creates the target for a Python file or module that uses the SDK.
     pub(crate) fn python(worker: &Path) -> Result<Self, CliFailure> {
         let python = PythonWorker::new(worker);
         let hint = "-w names a Python file, or a module that can be imported from here";
@@ -65,7 +65,7 @@ impl CallTarget {
         Ok(Self::new(worker, snakepit::python(python)))
     }
 
-    /// A program, or a Python file, behind another adapter.
+    /// Creates the target for a program or a Python file behind another adapter.
     pub(crate) fn program(worker: &Path, adapter: WireAdapter) -> Result<Self, CliFailure> {
         let file = std::path::absolute(worker).unwrap_or_else(|_| worker.to_owned());
         check_file(worker, Some(&file), "with --adapter, -w names a program or a Python file")?;
@@ -85,12 +85,12 @@ impl CallTarget {
         Ok(Self::new(worker, pool))
     }
 
-    /// A pool of a configuration, the first one by default.
+    /// Creates the target for a pool of a configuration, by default the first one.
     pub(crate) fn configured(path: Option<&Path>, name: Option<&str>) -> Result<Self, CliFailure> {
         let config = load_config(path, "name a worker with -w worker.py or a configuration with -c FILE")?;
         let pool = match name {
             Some(name) => config.pool(name).ok_or_else(|| no_such_pool(path, &config, name))?,
-            // A configuration without a pool is an error of its own.
+            // `load_config` rejects a configuration without a pool.
             None => config.pools().first().ok_or_else(|| no_such_pool(path, &config, ""))?,
         };
         Ok(Self { pool: pool.clone(), custody: config.custody().clone() })

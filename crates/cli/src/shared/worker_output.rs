@@ -1,5 +1,5 @@
-//! Shows on stderr what workers print, and damage to the library's files. Workers' output comes as tracing events; other
-//! events are not shown.
+//! Shows on stderr what workers print, and damage to the library's files. Workers' output comes as tracing events.
+//! Other events are not shown.
 
 use std::fmt::{Debug, Write as _};
 
@@ -16,7 +16,7 @@ const OUTPUT: &str = "snakepit::output";
 /// The target of progress bars before their last state, which is a line.
 const PROGRESS: &str = "snakepit::progress";
 
-/// The display of a command that starts workers; it shows their output if `logs` is set.
+/// Creates the display of a command that starts workers. It shows their output if `logs` is set.
 pub(crate) fn display(logs: bool) -> ProgressDisplay {
     let display = ProgressDisplay::new();
     if logs {

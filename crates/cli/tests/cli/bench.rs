@@ -1,4 +1,4 @@
-//! `snakepit bench` measures with nothing but python3.
+//! `snakepit bench` needs only python3.
 
 use crate::support::{Scene, finish};
 

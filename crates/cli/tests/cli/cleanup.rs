@@ -1,4 +1,4 @@
-//! `snakepit cleanup` ends what dead runs have left, and reports it.
+//! `snakepit cleanup` ends what dead runs have left and reports it.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::support::{
     MOMENT, PATIENCE, Running, Scene, ends_until, finish, patient_shell, pid, redacted, send, state,
 };
 
-/// Kills host, keeper and shims of the only run, all at once, so that nobody is left to clean up.
+/// Kills host, keeper and shims of the only run at once, so that no process is left to clean up.
 fn kill_all_guards(scene: &Scene) {
     let ledger = scene.ledger();
     let run = &ledger["runs"][0];
@@ -18,7 +18,7 @@ fn kill_all_guards(scene: &Scene) {
     for guard in &guards {
         stop(*guard);
     }
-    // The keeper may have shims in reserve, which no record names yet.
+    // The keeper may have spare shims that no record names yet.
     let mut next = 1;
     while let Some(parent) = guards.get(next) {
         let kin = children(*parent).into_iter().filter(|child| name(*child).starts_with("snakepit-"));
@@ -28,7 +28,8 @@ fn kill_all_guards(scene: &Scene) {
         }
         next += 1;
     }
-    // The youngest first: a stopped shim whose keeper dies would be continued by the kernel, and do its work.
+    // The youngest shim is killed first. If a keeper died before its stopped shims, the kernel would continue them, and
+    // they would clean up.
     for guard in guards.iter().rev() {
         send(*guard, Signal::KILL);
     }
@@ -37,11 +38,11 @@ fn kill_all_guards(scene: &Scene) {
     }
 }
 
-/// Stops a process, and waits until it stands still. A parent in vfork (D) does so already.
+/// Stops a process and waits until it has stopped. A parent in vfork (D) already stands still.
 fn stop(pid: Pid) {
     send(pid, Signal::STOP);
     let until = Instant::now() + PATIENCE;
-    // No panic here: it would leave the others standing.
+    // There is no panic here, because it would leave the others stopped.
     while !matches!(state(pid), Some('T' | 'D' | 'Z') | None) && Instant::now() < until {
         std::thread::yield_now();
     }
@@ -93,7 +94,7 @@ fn cleanup_kills_what_a_dead_run_left_and_names_it() {
     assert_eq!((&report["clean"], &report["runs"][0]["removed"]), (&true.into(), &true.into()), "{report}");
     let killed = report["runs"][0]["killed"].as_array().expect("killed");
     let found = killed.iter().find(|killed| killed["pid"] == escaped.as_raw_nonzero().get());
-    // It says its number a moment before it becomes this.
+    // The shell prints its pid a moment before it becomes `sleep`.
     let is_named =
         |found: &Value| found["command"].as_str().is_some_and(|command| command.contains("sleep 1000"));
     assert!(found.is_some_and(is_named), "{report}");
@@ -140,7 +141,7 @@ fn a_record_that_cannot_be_read_is_reported_and_not_taken_for_an_empty_one() {
         run["life"] == "unreadable" || run["trouble"].as_array().is_some_and(|trouble| !trouble.is_empty()),
         "{ledger}"
     );
-    // Whatever it decides, it says so and does not touch the innocent.
+    // Whatever `cleanup` decides, it says so and leaves the bystander alone.
     let done = finish(&mut scene.verb("cleanup"));
     assert!(matches!(done.status.code(), Some(0 | 1)), "{done:?}");
     assert!(!done.stdout.contains("Nothing to clean"), "{}", done.stdout);

@@ -1,4 +1,5 @@
-//! `snakepit env`, and calls that need an environment: built once, complete or not at all, whichever process is killed.
+//! `snakepit env`, and calls that need an environment. An environment is built once, and either completely or not at
+//! all, whichever process is killed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use crate::support::pty::Pty;
 use crate::support::{self, Done, MOMENT, PATIENCE, Running, Scene, ends_until, finish};
 
-/// A scene with packages that exist nowhere else, and a place for environments.
+/// A scene with packages that exist nowhere else, and a directory for environments.
 struct PackageIndex {
     scene: Scene,
     home: tempfile::TempDir,
@@ -56,7 +57,7 @@ impl PackageIndex {
         self.home.path().join(name)
     }
 
-    /// Whether what a package consists of is all there.
+    /// Asserts that the environment contains everything that the package consists of.
     fn assert_works(&self, environment: &Value, package: &str) {
         let python = Path::new(environment["path"].as_str().expect("a path")).join("bin/python");
         let look = format!("import {package}; print({package}.VERSION)");
@@ -128,7 +129,7 @@ fn an_environment_built_in_advance_uses_the_variables_of_its_workers() {
     index.scene.assert_clean();
 }
 
-/// Runs a build where the directory of environments is mounted in another way; `None` where nobody may mount anything.
+/// Runs a build with a different mount for the directory of environments. Returns `None` if mounting is not permitted.
 fn build_in(index: &PackageIndex, mount: &str, package: &str, python: &str) -> Option<Done> {
     let dir = index.path("envs");
     std::fs::create_dir_all(&dir).expect("a directory");
@@ -160,18 +161,19 @@ fn a_cache_that_is_only_read_serves_what_it_has_and_refuses_the_rest_with_what_t
     index.scene.assert_clean();
 }
 
-/// Every error says its cause and the way out; Debian's `venv` tells any failure of `ensurepip` as a missing package.
+/// Every error names its cause and the way out. Debian's `venv` reports any failure of `ensurepip` as a missing
+/// package.
 #[test]
 fn a_full_disk_is_told_with_what_to_do_wherever_it_ends() {
     let index = PackageIndex::new();
     let of_the_system = Path::new("/usr/bin/python3").exists().then_some("/usr/bin/python3");
     for python in ["python3"].into_iter().chain(of_the_system) {
-        // With a `pip` outside, none is put into the environment.
+        // If `pip` is installed outside, none is put into the environment.
         let pip = format!("$({python} -Ic 'import pip; print(pip.__path__[0])')");
         let hide_pip = format!("if {python} -Ic 'import pip'; then mount -t tmpfs none \"{pip}\"; fi");
         for hidden in ["true", &hide_pip] {
             let mut told = 0;
-            // From one that holds no directory to one that holds most of the package.
+            // From a file system that holds no directory to one that holds most of the package.
             for pages in [1, 4, 16, 64] {
                 let mount = format!("{hidden} && mount -t tmpfs -o size={}k,mode=700 none envs", pages * 4);
                 let Some(done) = build_in(&index, &mount, "slow-package", python) else { return };
@@ -209,7 +211,7 @@ fn a_terminal_shows_a_bar_that_fits_it() {
     pty.expect("\r\x1b[2K");
     pty.expect("(made)\r\n");
     pty.prompt();
-    // Wider than the terminal, it would go on in the next line, and stay there when it is written anew.
+    // A bar wider than the terminal would wrap, and its second line would stay when the bar is redrawn.
     pty.type_line(&build(12, "tiny-package"));
     pty.expect("\r\x1b[2K████░░░░ env\r\x1b[2K");
     pty.expect("(made)");
@@ -248,7 +250,7 @@ fn a_signal_ends_a_build_and_all_that_it_started() {
     index.scene.assert_clean();
 }
 
-/// How many rounds there are: all if `SNAKEPIT_FULL` is set, few if `SNAKEPIT_QUICK` is.
+/// Returns the number of rounds: all if `SNAKEPIT_FULL` is set, few if `SNAKEPIT_QUICK` is set.
 fn rounds() -> u32 {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     match () {
@@ -258,7 +260,7 @@ fn rounds() -> u32 {
     }
 }
 
-/// How long all rounds may take on a machine that does other things as well.
+/// The time limit for all rounds on a busy machine.
 const ALL_ROUNDS: Duration = Duration::from_mins(1);
 
 #[test]
@@ -267,7 +269,7 @@ fn a_host_that_is_killed_at_any_moment_leaves_no_environment_that_is_half_made_a
     let slow = |command: &mut Command| {
         command.env("SLOW_SECONDS", "0.2");
     };
-    // How long it takes, for moments that are spread over all of it.
+    // Measures one build, to spread the kills over all of it.
     let mut whole = index.build("slow-package");
     slow(&mut whole);
     let mut took = finish(&mut whole).assert_status(0).took;
@@ -282,14 +284,16 @@ fn a_host_that_is_killed_at_any_moment_leaves_no_environment_that_is_half_made_a
         let mut build = index.build("slow-package");
         slow(&mut build);
         let build = Running::start(&mut build);
-        // However many rounds there are, the golden ratio spreads them; more are near the end, where the mark is written.
+        // The golden ratio spreads any number of rounds evenly. The square root moves them towards the end, where the
+        // mark is written.
         let part = (f64::from(round) * 0.618_034).fract();
         let moment = took.mul_f64(part.sqrt() * 1.05);
         let ended = ends_until(build.pid(), Instant::now() + moment);
         build.signal(Signal::KILL);
         let done = build.finish();
         if ended {
-            // The machine does other things, too: one that was slow before must not make all others end in time.
+            // The machine may have been busy during the measurement. Without this, all other builds would end before
+            // their kill.
             took = took.min(done.took);
         } else {
             cut += 1;
@@ -351,7 +355,7 @@ fn two_programs_at_once_build_it_once_and_one_takes_over_from_one_that_is_killed
     index.scene.assert_clean();
 }
 
-/// A machine that has only what is asked of it.
+/// Returns a command on a machine that has this program in `PATH`.
 fn with_program(scene: &Scene, name: &str, code: &str) -> (tempfile::TempDir, Command) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join(name);
@@ -402,7 +406,7 @@ fn a_pool_that_asks_for_gpus_gets_them_from_nvidia_smi_and_one_that_does_not_nev
     };
     assert_eq!(call("one", TWO_GPUS).assert_status(0).stdout, "[\"0\",\"cuda:0\",\"PCI_BUS_ID\"]\n");
     assert_eq!(call("second", TWO_GPUS).assert_status(0).stdout, "[\"1\",\"cuda:1\",\"PCI_BUS_ID\"]\n");
-    // It would be killed for its time if it were asked.
+    // The pool does not ask: this `nvidia-smi` would run into its time limit.
     assert_eq!(call("none", "#!/bin/sh\nexec sleep 600\n").assert_status(0).stdout, "[null,null,null]\n");
     let refused = call("one", "#!/bin/sh\nexit 9\n");
     assert!(refused.stderr.contains("asks for GPUs, but none was found"), "{}", refused.stderr);

@@ -1,7 +1,8 @@
-//! Every error that a person can meet at the command line, and the help of every command, as snapshots: the table below runs
-//! the program with bad input and records its exit status and stderr.
+//! Every error at the command line and the help of every command, as snapshots. The tables below run the program with
+//! bad input and record its exit status and stderr.
 //!
-//! After a deliberate change, `INSTA_UPDATE=always cargo nextest run -p snakepit-cli --test cli errors` writes the snapshots anew.
+//! After a deliberate change, `INSTA_UPDATE=always cargo nextest run -p snakepit-cli --test cli errors` rewrites the
+//! snapshots.
 #![expect(clippy::disallowed_methods, reason = "the tests start the program, as a user would")]
 
 use std::fmt::Write as _;
@@ -93,7 +94,7 @@ impl Home {
             .expect("the program")
     }
 
-    /// What a person sees: the command line, its exit status and stderr, with the home directory as `~`.
+    /// Returns the command line, its exit status and stderr, with the home directory as `~`.
     fn transcript(&self, current_dir: &str, cases: &[&[&str]]) -> String {
         let mut text = String::new();
         for words in cases {
@@ -121,7 +122,7 @@ impl Home {
     }
 }
 
-/// Replaces process ids and sizes, and leaves out the SDK's own part of a stack.
+/// Replaces process ids and sizes, and removes the SDK's own part of a stack.
 fn steady(stderr: &str) -> String {
     let is_ours = |line: &&str| !line.starts_with("Current thread") && !line.contains("/state/python-");
     let line = |line: &str| {
@@ -442,7 +443,7 @@ fn help_of_every_command() {
         assert!(done.status.success(), "{words:?}");
         String::from_utf8(done.stdout).expect("text")
     };
-    // Depth first, from what the help itself lists.
+    // Walks the commands that the help lists, depth first.
     let mut left = vec![Vec::<String>::new()];
     let mut text = String::new();
     while let Some(command) = left.pop() {

@@ -1,4 +1,4 @@
-//! `snakepit loop run`: a service from a file, ended by signals and started again.
+//! `snakepit loop run`: a service from a file that is ended by signals and started again.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -61,7 +61,7 @@ impl Service {
         Self { scene: Scene::new(), dir }
     }
 
-    /// `snakepit loop run -c FILE REST`.
+    /// Returns `snakepit loop run -c FILE REST`.
     fn command(&self, rest: &[&str]) -> Command {
         let mut command = self.scene.command(env!("CARGO_BIN_EXE_snakepit"));
         command.args(["loop", "run", "--state-dir"]).arg(self.scene.state_dir());
@@ -94,7 +94,7 @@ fn count(mailbox: &SqliteMailbox) -> MessageCounts {
     block_on(mailbox.count()).expect("counted")
 }
 
-/// Until there are so many that can be received, at least.
+/// Waits until at least so many messages can be received.
 #[track_caller]
 fn until_visible(mailbox: &SqliteMailbox, wanted: u64) {
     let deadline = Instant::now() + 3 * PATIENCE;
@@ -209,7 +209,7 @@ fn a_service_without_loops_or_without_a_configuration_says_what_is_missing() {
     assert!(done.stderr.contains("there is no snakepit.toml here"), "{done:?}");
 }
 
-/// What a probe says.
+/// Returns the answer to a probe.
 fn probe(address: &str, path: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
@@ -251,7 +251,7 @@ fn a_terminal_gets_a_table_that_is_shown_anew() {
     pty.expect("LOOP");
     pty.expect("math.double");
     pty.expect("HANDLED");
-    // The lines before are gone when it is shown again.
+    // The previous lines are removed when the table is shown again.
     pty.expect("\x1b[2A");
     until_visible(&service.mailbox("replies"), 3);
     pty.type_keys(CTRL_C);

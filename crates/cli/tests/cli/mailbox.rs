@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A file of its own, and the program with it.
+/// A mailbox file, and the program that uses it.
 struct MailboxFile {
     dir: tempfile::TempDir,
 }
@@ -21,7 +21,7 @@ impl MailboxFile {
         format!("sqlite:{}", self.dir.path().join("mail.db").display())
     }
 
-    /// `snakepit mailbox VERB URL REST`.
+    /// Returns `snakepit mailbox VERB URL REST`.
     fn command(&self, verb: &str, rest: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_snakepit"));
         command.arg("mailbox").args(verb.split(' ')).arg(self.url()).args(rest).stdin(Stdio::null());
@@ -32,7 +32,7 @@ impl MailboxFile {
         self.command(verb, rest).output().expect("it starts")
     }
 
-    /// What it printed; it must have succeeded.
+    /// Runs a command that must succeed, and returns its output.
     #[track_caller]
     fn ok(&self, verb: &str, rest: &[&str]) -> String {
         let output = self.run(verb, rest);
@@ -47,7 +47,7 @@ impl MailboxFile {
         text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
     }
 
-    /// The status and what it said.
+    /// Runs a command that must fail, and returns its status and stderr.
     fn refused(&self, verb: &str, rest: &[&str]) -> (i32, String) {
         let output = self.run(verb, rest);
         assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -201,7 +201,7 @@ fn a_url_that_cannot_be_opened_is_named() {
 #[test]
 fn a_receiver_that_waits_is_woken_by_another_process() {
     let mail = MailboxFile::new();
-    // Makes the mailbox.
+    // Creates the mailbox.
     mail.ok("receive", &[]);
     let mut receive = mail.command("receive", &["--wait", "20s", "--ack"]);
     let mut receiver = receive.stdout(Stdio::piped()).spawn().expect("it starts");
@@ -402,7 +402,7 @@ fn a_limit_that_was_set_holds_for_the_program_and_looking_buries_nothing() {
         let receipt = message["receipt"].as_str().expect("a receipt");
         match delivery % 2 {
             0 => mail.ok("nack", &[receipt, "--error", &format!("KeyError: {delivery}")]),
-            // As if whoever has it had died.
+            // As if the receiver had died.
             _ => mail.ok("extend", &[receipt, "0s", "--exactly"]),
         };
     }

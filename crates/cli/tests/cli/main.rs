@@ -1,4 +1,4 @@
-//! The program `snakepit`, run as a user runs it. One module for each command, as in `src/`.
+//! The program `snakepit`, run as a user runs it. One module per command, as in `src/`.
 
 mod bench;
 mod call;

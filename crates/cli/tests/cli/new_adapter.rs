@@ -1,4 +1,4 @@
-//! `snakepit new-adapter` writes a crate whose tests pass unchanged, and never half a crate.
+//! `snakepit new-adapter` writes a crate whose tests pass unchanged, and never an incomplete crate.
 #![expect(clippy::disallowed_methods, reason = "the tests start cargo, as a user would")]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Scene, finish};
 
-/// The library, as it stands beside the program.
+/// Returns the path of the library.
 fn library() -> String {
     format!("{}/../snakepit", env!("CARGO_MANIFEST_DIR"))
 }
@@ -32,7 +32,7 @@ fn the_crate_that_it_writes_passes_its_tests() {
     assert!(done.assert_status(0).stdout.contains("cargo test"), "{}", done.stdout);
     let dir = scene.state_dir().join("my-lines");
     assert_eq!(entries(&dir), ["Cargo.toml", "README.md", "src", "tests", "worker.py"]);
-    // The same versions as ours, so that nothing is downloaded, and what is built already is not built again.
+    // With the versions of this workspace, nothing is downloaded, and nothing that exists is built again.
     let lock = format!("{}/../../Cargo.lock", env!("CARGO_MANIFEST_DIR"));
     std::fs::copy(lock, dir.join("Cargo.lock")).expect("the versions");
     let program = Path::new(env!("CARGO_BIN_EXE_snakepit"));

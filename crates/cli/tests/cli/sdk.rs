@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::support::{Scene, finish};
 
-/// An environment. Making one with pip takes long on a busy machine.
+/// Creates an environment. With pip, that takes long on a busy machine.
 fn venv(scene: &Scene, dir: &Path, options: &[&str]) -> PathBuf {
     let venv = dir.join("venv");
     let mut command = scene.command("python3");
@@ -44,7 +44,7 @@ fn the_sdk_is_installed_into_an_environment_reinstalled_and_removed_by_pip() {
     finish(scene.command(&python).args(["-m", "pip", "uninstall", "-y", "-q", "snakepit-worker"]))
         .assert_status(0);
     finish(scene.command(&python).args(IMPORT)).assert_status(1);
-    // The environment that is active is meant, unless another is named.
+    // Without a name, the command uses the active environment.
     finish(sdk(&scene, &["install"]).env("VIRTUAL_ENV", &venv)).assert_status(0);
     finish(scene.command(&python).args(IMPORT)).assert_status(0);
 }
@@ -82,7 +82,7 @@ fn a_path_makes_the_import_work_without_an_installation() {
     done.assert_status(0);
 }
 
-/// A Python without the SDK, started by a wrapper script or as a worker of lines, prints how to get it.
+/// A Python without the SDK prints how to get it, whether a wrapper script starts it or it runs as a worker of lines.
 #[test]
 fn a_worker_without_it_is_told_how_to_get_it() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-"""A worker that only KILL ends: deaf to SIGTERM, and with a hook for the end that never returns."""
+"""A worker that only KILL ends: it ignores SIGTERM, and its stop hook never returns."""
 
 import signal
 import time
@@ -12,7 +12,7 @@ told = None
 
 @snakepit.command
 def now(file: str = "") -> float:
-    """What time it is. The file gets a line when the worker is told to end."""
+    """Returns the time. The stop hook writes a line to the file."""
     global told
     told = file
     return time.time()

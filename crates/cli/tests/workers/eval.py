@@ -1,4 +1,4 @@
-"""Commands that the tests of `snakepit eval` ask."""
+"""Commands that the tests of `snakepit eval` call."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ import snakepit
 
 @snakepit.command
 def answer(n: int, bias: int = 0):
-    """Stops at the sample that EVAL_STOP_AT names, and says so at EVAL_GATE."""
+    """Stops at the sample that EVAL_STOP_AT names, and reports it at EVAL_GATE."""
     if os.environ.get("EVAL_STOP_AT") == str(n):
         with socket.socket(socket.AF_UNIX) as gate:
             gate.connect(os.environ["EVAL_GATE"])
@@ -36,7 +36,7 @@ def grade(input, output, expected):
 
 @snakepit.command
 def deadly(n: int, every: int = 1):
-    """Ends its worker at every so manyth question."""
+    """Ends its worker at every `every`th sample."""
     if n % every == 0:
         os._exit(3)
     return 2 * n
@@ -44,7 +44,7 @@ def deadly(n: int, every: int = 1):
 
 @snakepit.command
 def deadly_beside(n: int):
-    """Ends its worker at two of the questions, while the worker is busy with others, too."""
+    """Ends its worker at two of the samples, while the worker is also busy with others."""
     if n in (5, 10):
         time.sleep(0.05)
         os._exit(3)
@@ -59,5 +59,5 @@ def echo(text):
 
 @snakepit.command
 def above_a_power_of_ten(power: int):
-    """An integer of any size, or no number at all."""
+    """Returns an integer of any size, or NaN."""
     return 10**power + 1 if power else float("nan")

@@ -1,4 +1,4 @@
-"""Evaluators that the tests of `snakepit eval` name."""
+"""Evaluators for the tests of `snakepit eval`."""
 
 import os
 

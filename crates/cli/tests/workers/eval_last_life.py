@@ -1,4 +1,4 @@
-"""A worker that can be started once: its one sample removes what the next worker needs."""
+"""A worker that can be started only once: its only sample removes what the next worker needs."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A worker that does not get ready."""
+"""A worker that never becomes ready."""
 
 import time
 

@@ -88,7 +88,7 @@ def where():
 
 @snakepit.command
 def wait_with_family(file: str):
-    """Starts a process of its own, says so in a file, and waits."""
+    """Starts a process, writes its pid to a file, and waits."""
     child = subprocess.Popen(["sleep", "1000"])
     with open(file, "w") as out:
         out.write(f"{child.pid}\n")
@@ -122,7 +122,7 @@ def stops_here(a: int):
 
 @snakepit.command
 def escapes():
-    """Everything that a terminal would obey, in every text of an error."""
+    """Raises an error with escape sequences in each of its texts."""
     try:
         raise KeyError("\x1b]0;owned\x07")
     except KeyError as error:
@@ -139,7 +139,7 @@ def escaped_value():
 
 @snakepit.command
 def train(file: str):
-    """Draws as tqdm does: a bar, and another one below it. The file says when it may go on."""
+    """Draws like tqdm: a bar and another one below it. A line from the file starts each next step."""
     def draw(text, below=0):
         for part in ("\n" * below, f"\r{text}", "\x1b[A" * below):
             sys.stderr.write(part)

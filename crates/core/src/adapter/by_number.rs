@@ -1,9 +1,9 @@
-//! A table whose keys are numbers of our own: spreading them costs a multiplication.
+//! Hash tables whose keys are numbers that the host assigns. Hashing such a key costs one multiplication.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Numbers that are spread well enough as they are.
+/// A hasher for numbers that are not chosen by an attacker.
 #[derive(Debug, Default)]
 pub struct Plain(u64);
 
@@ -19,10 +19,10 @@ impl Hasher for Plain {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // The table takes its seven tag bits from the top.
+        // The table uses the top seven bits of the hash as tags.
         self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 
-/// A table whose keys are numbers that the host has given out itself.
+/// A hash table whose keys are numbers that the host has assigned.
 pub type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;

@@ -1,41 +1,41 @@
-//! How far a call has come at its worker, and what becomes of it when the worker ends.
+//! The progress of a call at its worker, and what happens to the call when the worker ends.
 
-/// How far a call has come at its worker.
+/// The progress of a call at its worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallStage {
-    /// The worker cannot know of it.
+    /// The worker cannot know of the call.
     Unsent,
-    /// The worker was sent it, and may begin it at any time.
+    /// The call was sent to the worker, which may begin it at any time.
     Sent,
-    /// The worker has begun it.
+    /// The worker has begun the call.
     Started,
-    /// Its outcome is known, but the worker is not done with it.
+    /// The outcome of the call is known, but the worker has not finished with it.
     GivenUp,
 }
 
-/// Whether `HeldCalls::started` was told of every call that the worker has begun, and will begin.
+/// Whether the adapter has reported to `HeldCalls::started` every call that the worker has begun or will begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Starts {
-    /// All of them: the worker tells what it begins, or the host sees what the worker reads. At the worker's end this holds only if
-    /// its process is gone, since a live process may begin what it was sent.
+    /// All of them, because the worker announces what it begins, or because the host sees what the worker reads. When
+    /// the worker ends, this holds only if its process is gone: a live process may still begin what it was sent.
     Known,
-    /// Not all: the worker may have begun whatever it was sent.
+    /// Not all of them: the worker may have begun any call that it was sent.
     Unknown,
 }
 
-/// What becomes of a call when its worker ends.
+/// What happens to a call when its worker ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtEnd {
-    /// Another worker gets it: this one has surely not begun it.
+    /// Another worker gets the call, because this one has certainly not begun it.
     GiveBack,
-    /// It fails with its worker's end.
+    /// The call fails because its worker ended.
     Lose,
-    /// It is answered with what `HeldCalls::give_up` was told.
+    /// The call is answered with the outcome that was passed to `HeldCalls::give_up`.
     Conclude,
 }
 
 impl CallStage {
-    /// What becomes of a call in this stage when its worker ends.
+    /// Returns what happens to a call in this stage when its worker ends.
     pub fn at_end(self, starts: Starts) -> AtEnd {
         match (self, starts) {
             (Self::Unsent, Starts::Known | Starts::Unknown) | (Self::Sent, Starts::Known) => AtEnd::GiveBack,

@@ -1,4 +1,4 @@
-//! How much of a stream may follow: one count for everybody who must not run ahead of a stream's reader.
+//! Stream credit: how much a sender may send before the reader of the stream allows more.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,18 +6,19 @@ use tokio::sync::Notify;
 
 use crate::call::Portion;
 
-/// What the reader of a stream still allows its sender.
+/// The amount that the reader of a stream still allows its sender.
 ///
-/// The sender waits with [`Credit::available`] before it makes the next item, and pays for the item with [`Credit::spend`]. An item
-/// may cost more than what is left: otherwise an item larger than the whole credit could never pass.
+/// The sender waits with [`Credit::available`] before it makes the next item, and pays for the item with
+/// [`Credit::spend`]. An item may cost more than what is left. Otherwise an item larger than the whole credit could
+/// never pass.
 #[derive(Debug)]
 pub struct Credit {
-    /// None once nobody reads the stream any more.
+    /// `None` once the stream has no reader.
     left: Mutex<Option<Left>>,
     granted: Notify,
 }
 
-/// Below zero after an item that was larger than what was left.
+/// The remaining credit. It is below zero after an item that was larger than what was left.
 #[derive(Debug)]
 struct Left {
     items: i64,
@@ -25,7 +26,7 @@ struct Left {
 }
 
 impl Credit {
-    /// So much may be sent before the reader grants more.
+    /// Creates a credit of this amount.
     pub fn new(first: Portion) -> Self {
         let credit = Self { left: Mutex::new(Some(Left { items: 0, bytes: 0 })), granted: Notify::new() };
         credit.grant(first);
@@ -36,7 +37,7 @@ impl Credit {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Allows so much more.
+    /// Adds to the credit.
     pub fn grant(&self, more: Portion) {
         if let Some(left) = &mut *self.left() {
             left.items = left.items.saturating_add(more.items.into());
@@ -45,13 +46,13 @@ impl Credit {
         self.granted.notify_waiters();
     }
 
-    /// Allows everything: nobody reads the stream any more, and nobody must wait for a reader.
+    /// Lifts the limit: the stream has no reader any more, so its sender need not wait for one.
     pub fn release(&self) {
         *self.left() = None;
         self.granted.notify_waiters();
     }
 
-    /// Pays for one item of so many bytes.
+    /// Pays for one item of this size.
     pub fn spend(&self, bytes: usize) {
         if let Some(left) = &mut *self.left() {
             left.items = left.items.saturating_sub(1);
@@ -59,11 +60,12 @@ impl Credit {
         }
     }
 
-    /// Waits until an item may be sent. A sender that never has to wait lets others run now and then, and can be aborted.
+    /// Waits until an item may be sent. Even if there is always enough credit, this yields now and then, so that other
+    /// tasks run and the sender can be aborted.
     pub async fn available(&self) {
         tokio::task::coop::consume_budget().await;
         loop {
-            // WorkerSpec before the look: it hears of every grant after that.
+            // Registered before the check, so that no later grant is missed.
             let granted = self.granted.notified();
             if self.left().as_ref().is_none_or(|left| left.items > 0 && left.bytes > 0) {
                 return;

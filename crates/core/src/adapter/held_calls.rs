@@ -1,21 +1,22 @@
-//! The calls that one worker holds, for every adapter.
+//! The calls that one worker holds. Every adapter can use this table.
 //!
-//! An adapter notes here each call that it gives its worker, and what it learns of the call. In return the table answers four
-//! questions: which calls the worker is at, which calls it has surely not begun, how much of a stream may follow, and what becomes
-//! of each call when the worker ends.
+//! An adapter records here each call that it gives its worker, and what it learns about the call. In return the table
+//! answers four questions: which calls the worker is executing, which calls it has certainly not begun, how much of a
+//! stream may follow, and what happens to each call when the worker ends.
 //!
 //! ```text
 //!            begin                sent                started               take
 //! (call) ───────────► Unsent ───────────► Sent ───────────► Started ───────────► answered
 //!                        │                  │                   │
 //!                        │                  └──── give_up ──────┴───► GivenUp ──► taken
-//! worker ends:      given back     given back if the          lost            answered with what
-//!                                  adapter knows all                          give_up was told
-//!                                  starts, else lost
+//! worker ends:      given back     given back if the          lost            answered with the
+//!                                  adapter knows all                          outcome passed to
+//!                                  starts, else lost                          give_up
 //! ```
 //!
-//! The table knows no protocol and takes no lock: it stands behind the lock of its adapter. Answering a call may lead back to the
-//! adapter, so release that lock before you answer or drop what [`HeldCalls::take`] and [`HeldCalls::end`] return.
+//! The table knows no protocol and has no lock of its own: the adapter keeps it behind the adapter's lock. Answering a
+//! call may lead back into the adapter. Therefore release that lock before you answer or drop what [`HeldCalls::take`]
+//! and [`HeldCalls::end`] return.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,56 +27,58 @@ use super::{AtEnd, AtWork, ByNumber, CallStage, Credit, Starts};
 use crate::call::{Call, CallId, Portion, RemoteError};
 use crate::value::Encoded;
 
-/// What [`HeldCalls::begin`] did with a call.
+/// The result of [`HeldCalls::begin`].
 #[derive(Debug)]
-#[must_use = "a refused call is to be given back"]
+#[must_use = "a refused call must be given back"]
 pub enum Begun<'a, T> {
-    /// The worker holds it: send it now.
+    /// The worker holds the call: send it now.
     ToSend(&'a mut HeldCall<T>),
-    /// The worker cannot be spoken to any more. The call is kept, unsent, until the worker's end: the pool does not know yet, and
-    /// would choose this worker again.
+    /// Nothing can be sent to the worker any more. The call is kept unsent until the worker ends. If it were given back
+    /// now, the pool, which does not know yet, would choose this worker again.
     Kept,
-    /// The worker takes no more calls: release the adapter's lock, then [`Call::give_back`].
+    /// The worker takes no more calls. Release the adapter's lock, then call [`Call::give_back`].
     Refused(Call),
 }
 
-/// What [`HeldCalls::item`] did with an item of a stream.
+/// The result of [`HeldCalls::item`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Streamed {
-    /// The caller has it; so much waited to be read before it.
+    /// The caller has the item.
     Passed {
-        /// Once this reaches the call's credit, the worker has sent more than it may.
+        /// The amount that the caller had not read before this item. Once it reaches the call's credit, the worker has
+        /// sent more than it may.
         unread: Portion,
     },
-    /// The caller asked for no stream, and this is the first item: cancel the call, which fails when it is finished.
+    /// The caller did not ask for a stream, and this is the first item. Cancel the call; it fails when it is finished.
     Unasked,
-    /// Nobody wants it.
+    /// The item has no recipient.
     Dropped,
 }
 
-/// A call that a worker holds, and what its adapter keeps with it.
+/// A call that a worker holds, with the adapter's data.
 #[derive(Debug)]
 pub struct HeldCall<T> {
     /// The call.
     pub call: Call,
-    /// What the adapter keeps with it.
+    /// What the adapter stores with the call.
     pub data: T,
-    /// Its turn among all calls that the worker was given.
+    /// The position of the call among all calls that the worker was given.
     turn: u64,
-    /// When it began; not noted for a call that waits behind another at a worker that does one at a time.
+    /// When the call began. Not recorded for a call that waits behind another one at a worker of concurrency one.
     since: Option<Instant>,
-    /// As far as it was told of this call alone; [`HeldCalls::stage`] knows more.
+    /// The stage that was reported for this call alone. [`HeldCalls::stage`] also considers the calls before and after
+    /// it.
     stage: CallStage,
     streams_unasked: bool,
-    /// What few calls have. In a box: a call is moved a dozen times on its way.
+    /// Fields that few calls need. Boxed because a call is moved a dozen times on its way.
     rare: Option<Box<Rare>>,
 }
 
 #[derive(Debug, Default)]
 struct Rare {
-    /// Of a stream.
+    /// The credit of a stream.
     credit: Option<Arc<Credit>>,
-    /// Of a call that was given up.
+    /// The outcome of a call that was given up.
     outcome: Option<Result<Encoded, RemoteError>>,
 }
 
@@ -90,7 +93,7 @@ impl<T> HeldCall<T> {
         self.rare.as_ref()?.credit.as_ref()
     }
 
-    /// Answers the call. A call that streamed its answer to a caller who asked for no stream fails.
+    /// Answers the call. The call fails if the worker streamed its answer to a caller that did not ask for a stream.
     pub fn finish(self, outcome: Result<Encoded, RemoteError>) {
         if self.streams_unasked {
             let error = RemoteError::streaming(self.call.command());
@@ -99,7 +102,7 @@ impl<T> HeldCall<T> {
         self.call.finish(outcome);
     }
 
-    /// As [`HeldCall::finish`], and tells the pool how long the worker took.
+    /// Answers the call like [`HeldCall::finish`], and reports to the pool how long the worker took.
     pub fn finish_after(self, service: Duration, outcome: Result<Encoded, RemoteError>) {
         if self.streams_unasked {
             return self.finish(outcome);
@@ -107,7 +110,8 @@ impl<T> HeldCall<T> {
         self.call.finish_after(service, outcome);
     }
 
-    /// Answers the call with what [`HeldCalls::give_up`] was told. A call that was not given up fails with its worker's end.
+    /// Answers the call with the outcome that was passed to [`HeldCalls::give_up`]. A call that was not given up fails
+    /// because its worker ended.
     pub fn conclude(mut self) {
         match self.rare.take().and_then(|rare| rare.outcome) {
             Some(outcome) => self.finish(outcome),
@@ -115,7 +119,7 @@ impl<T> HeldCall<T> {
         }
     }
 
-    /// Does what its worker's end means for the call.
+    /// Does with the call what [`CallStage::at_end`] decided.
     pub fn settle(self, at_end: AtEnd) {
         match at_end {
             AtEnd::GiveBack => self.call.give_back(),
@@ -125,7 +129,7 @@ impl<T> HeldCall<T> {
     }
 }
 
-/// The calls that one worker holds, and what its adapter keeps with each.
+/// The calls that one worker holds, with the adapter's data for each.
 ///
 /// ```
 /// use std::sync::{Mutex, PoisonError};
@@ -169,23 +173,23 @@ impl<T> HeldCall<T> {
 #[derive(Debug)]
 pub struct HeldCalls<T = ()> {
     calls: ByNumber<HeldCall<T>>,
-    /// How many calls the worker does at the same time.
+    /// The number of calls that the worker executes at the same time.
     concurrency: usize,
     next_turn: u64,
-    /// Calls up to this turn were sent, whatever was told of each alone.
+    /// All calls up to this turn were sent, whatever was reported for each call alone.
     sent_through: u64,
-    /// Of the calls that were sent, those up to this turn were started.
+    /// Of the calls that were sent, all up to this turn were started.
     started_through: u64,
-    /// Since when the worker has had something to do that it has not answered.
+    /// Since when the worker has had work that it has not answered.
     busy_since: Option<Instant>,
-    /// Nothing is sent any more.
+    /// Whether nothing is sent any more.
     is_closed: bool,
-    /// No call is taken any more.
+    /// Whether no call is accepted any more.
     is_leaving: bool,
 }
 
 impl<T> HeldCalls<T> {
-    /// For a worker that does so many calls at the same time.
+    /// Creates a table for a worker that executes this many calls at the same time.
     pub fn new(concurrency: usize) -> Self {
         Self {
             calls: ByNumber::default(),
@@ -199,7 +203,7 @@ impl<T> HeldCalls<T> {
         }
     }
 
-    /// Takes a call for the worker.
+    /// Adds a call for the worker.
     pub fn begin(&mut self, call: Call, data: T) -> Begun<'_, T> {
         if self.is_leaving {
             return Begun::Refused(call);
@@ -218,7 +222,8 @@ impl<T> HeldCalls<T> {
         if self.is_closed { Begun::Kept } else { Begun::ToSend(held) }
     }
 
-    /// The worker is being sent this call, or was. Returns false for a call that the worker does not hold: do not send it.
+    /// Records that this call is being sent to the worker, or was. Returns false if the call must not be sent, because
+    /// the worker does not hold it or nothing is sent any more.
     pub fn sent(&mut self, number: u64) -> bool {
         let may_send = !self.is_closed;
         let Some(held) = self.calls.get_mut(&number) else { return false };
@@ -231,14 +236,14 @@ impl<T> HeldCalls<T> {
         may_send
     }
 
-    /// The worker is being sent all calls that began so far. Costs the same for any number of them.
+    /// Records that all calls added so far are being sent to the worker. The cost does not depend on their number.
     pub fn all_sent(&mut self) {
         if !self.is_closed {
             self.sent_through = self.next_turn;
         }
     }
 
-    /// The worker turned out not to know of a call that [`HeldCalls::sent`] was told of.
+    /// Takes back what [`HeldCalls::sent`] has recorded: it turned out that the worker does not know of the call.
     pub fn not_sent(&mut self, number: u64) {
         if let Some(held) = self.calls.get_mut(&number) {
             held.stage = match held.stage {
@@ -248,20 +253,22 @@ impl<T> HeldCalls<T> {
         }
     }
 
-    /// The worker has begun this call, and with it all that were sent before: it begins calls in the order in which they are sent.
+    /// Records that the worker has begun this call, and thus all calls that were sent before: a worker begins calls in
+    /// the order in which they are sent.
     pub fn started(&mut self, number: u64) {
         if let Some(held) = self.calls.get_mut(&number) {
             self.started_through = self.started_through.max(held.turn);
         }
     }
 
-    /// As [`HeldCalls::started`], of the latest of those calls whose data this is true for.
+    /// Records that the worker has begun the latest call whose data satisfies the condition, and thus all calls that
+    /// were sent before.
     pub fn started_where(&mut self, is_started: impl Fn(&T) -> bool) {
         let started = self.calls.values().filter(|held| is_started(&held.data)).map(|held| held.turn);
         self.started_through = self.started_through.max(started.max().unwrap_or_default());
     }
 
-    /// The answer to a call has come: takes the call, to be finished.
+    /// Removes and returns a call whose answer has arrived, so that it can be finished.
     pub fn take(&mut self, number: u64) -> Option<HeldCall<T>> {
         let held = self.calls.remove(&number)?;
         match self.stage_of(&held) {
@@ -273,9 +280,9 @@ impl<T> HeldCalls<T> {
         Some(held)
     }
 
-    /// The outcome of a call is known, but its worker is not done with it. The call stays held, so that no other call gets its
-    /// place, until it is taken and [concluded](HeldCall::conclude). Returns false where there is nothing to give up: the worker was
-    /// not sent the call, or the call was given up before.
+    /// Records the outcome of a call that the worker has not finished with. The call stays in the table, so that no
+    /// other call gets its place, until it is taken and [concluded](HeldCall::conclude). Returns false if there is
+    /// nothing to give up, because the call was not sent to the worker or was given up before.
     pub fn give_up(&mut self, number: u64, outcome: Result<Encoded, RemoteError>) -> bool {
         match self.stage(number) {
             None | Some(CallStage::Unsent | CallStage::GivenUp) => false,
@@ -290,7 +297,7 @@ impl<T> HeldCalls<T> {
         }
     }
 
-    /// How far a call has come; none if the worker does not hold it.
+    /// Returns the stage of a call, or `None` if the worker does not hold it.
     pub fn stage(&self, number: u64) -> Option<CallStage> {
         self.calls.get(&number).map(|held| self.stage_of(held))
     }
@@ -304,8 +311,9 @@ impl<T> HeldCalls<T> {
         }
     }
 
-    /// Checks that something may be heard of a call. The error is the fault of a worker that answers by guessing: each answer would
-    /// free a place for the next call, and what is to be sent would grow without end.
+    /// Checks that the worker may answer this call. The error is the fault of a worker that guesses the numbers of
+    /// calls. Each of its answers would free a place for another call, and the output to the worker would grow without
+    /// limit.
     pub fn check_sent(&self, number: u64) -> Result<(), String> {
         match self.stage(number) {
             Some(CallStage::Unsent) => Err(format!("it answered call {number} before it was sent")),
@@ -313,11 +321,11 @@ impl<T> HeldCalls<T> {
         }
     }
 
-    /// Passes an item of a stream on to the caller, and pays for it with the call's credit.
+    /// Passes an item of a stream to the caller, and charges it to the call's credit.
     pub fn item(&mut self, number: u64, item: Encoded) -> Streamed {
         let Some(held) = self.calls.get_mut(&number) else { return Streamed::Dropped };
         if held.call.stream_credit().is_none() {
-            // The caller's mistake costs this call alone.
+            // The mistake fails only this call.
             let is_first = !std::mem::replace(&mut held.streams_unasked, true);
             return if is_first { Streamed::Unasked } else { Streamed::Dropped };
         }
@@ -327,13 +335,13 @@ impl<T> HeldCalls<T> {
         Streamed::Passed { unread: held.call.send_item(item) }
     }
 
-    /// How much of a call's stream may follow, for an adapter that holds the stream back itself; none if the caller asked for no
-    /// stream.
+    /// Returns the credit of a call's stream, for an adapter that holds the stream back itself. Returns `None` if the
+    /// caller did not ask for a stream.
     pub fn credit(&self, number: u64) -> Option<Arc<Credit>> {
         self.calls.get(&number)?.credit().map(Arc::clone)
     }
 
-    /// The reader of a stream allows so much more. Returns whether the worker holds the call.
+    /// Adds to the credit of a stream. Returns whether the worker holds the call.
     pub fn grant(&mut self, number: u64, more: Portion) -> bool {
         let held = self.calls.get(&number);
         if let Some(credit) = held.and_then(HeldCall::credit) {
@@ -342,19 +350,19 @@ impl<T> HeldCalls<T> {
         held.is_some()
     }
 
-    /// Nobody reads the stream of a call any more: it is not held back.
+    /// Lifts the limit of a call's stream, because the stream has no reader any more.
     pub fn release_stream(&self, number: u64) {
         if let Some(credit) = self.calls.get(&number).and_then(HeldCall::credit) {
             credit.release();
         }
     }
 
-    /// As [`HeldCalls::release_stream`], of all calls.
+    /// Lifts the limit of all streams, like [`HeldCalls::release_stream`].
     pub fn release_streams(&self) {
         self.calls.values().filter_map(HeldCall::credit).for_each(|credit| credit.release());
     }
 
-    /// The calls that the worker is most likely doing now, in the order in which they began.
+    /// Returns the calls that the worker is most likely executing now, in the order in which they began.
     pub fn at_work(&self) -> Vec<AtWork> {
         let is_kept = |held: &&HeldCall<T>| self.is_closed && self.stage_of(held) == CallStage::Unsent;
         let mut calls: Vec<&HeldCall<T>> = self.calls.values().filter(|held| !is_kept(held)).collect();
@@ -367,18 +375,18 @@ impl<T> HeldCalls<T> {
         calls.into_iter().take(self.concurrency).filter_map(at_work).collect()
     }
 
-    /// The calls that the worker has surely not begun by now.
+    /// Returns the calls that the worker has certainly not begun by now.
     pub fn not_begun(&self, starts: Starts) -> Vec<CallId> {
         let waits = |held: &&HeldCall<T>| self.stage_of(held).at_end(starts) == AtEnd::GiveBack;
         self.calls.values().filter(waits).map(|held| held.call.id()).collect()
     }
 
-    /// The worker has answered something at this time, and is at its next call since then. Returns how long it had been at work.
+    /// Records that the worker has just answered and turned to its next call. Returns how long it was busy until then.
     pub fn answered(&mut self, now: Instant) -> Duration {
         self.busy_since.replace(now).map_or_else(Duration::default, |since| now - since)
     }
 
-    /// How long the worker took for a call that was just taken.
+    /// Returns how long the worker took for a call that was just taken.
     pub fn service_time(&mut self, held: &HeldCall<T>) -> Duration {
         let now = Instant::now();
         let busy = self.answered(now);
@@ -388,52 +396,53 @@ impl<T> HeldCalls<T> {
         }
     }
 
-    /// A call that the worker holds.
+    /// Returns a call that the worker holds.
     pub fn get(&self, number: u64) -> Option<&HeldCall<T>> {
         self.calls.get(&number)
     }
 
-    /// A call that the worker holds.
+    /// Returns a call that the worker holds.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut HeldCall<T>> {
         self.calls.get_mut(&number)
     }
 
-    /// All calls that the worker holds, in no order.
+    /// Returns all calls that the worker holds, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &HeldCall<T>> {
         self.calls.values()
     }
 
-    /// Whether the worker holds this call.
+    /// Reports whether the worker holds this call.
     pub fn holds(&self, number: u64) -> bool {
         self.calls.contains_key(&number)
     }
 
-    /// How many calls the worker holds.
+    /// Returns the number of calls that the worker holds.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Whether the worker holds no call.
+    /// Reports whether the worker holds no calls.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// The worker can no longer be spoken to: calls that come are kept, unsent, until its end.
+    /// Records that nothing can be sent to the worker any more. Calls that are added from now on are kept unsent until
+    /// the worker ends.
     pub fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Whether the worker can no longer be spoken to.
+    /// Reports whether nothing can be sent to the worker any more.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// The worker is about to end: it takes no more calls, and finishes what it has.
+    /// Records that the worker is about to end: it takes no more calls, and finishes those that it has.
     pub fn leave(&mut self) {
         self.is_leaving = true;
     }
 
-    /// The worker has ended: takes all calls, and says what becomes of each.
+    /// Removes all calls of a worker that has ended, and decides what happens to each.
     pub fn end(&mut self, starts: Starts) -> EndedCalls<T> {
         (self.is_closed, self.is_leaving) = (true, true);
         self.release_streams();
@@ -445,13 +454,13 @@ impl<T> HeldCalls<T> {
     }
 }
 
-/// The calls of a worker that has ended, in the order in which they began, and what becomes of each.
+/// The calls of a worker that has ended, in the order in which they began, and what happens to each.
 #[derive(Debug)]
-#[must_use = "these calls are to be settled, without the adapter's lock"]
+#[must_use = "these calls must be settled, without the adapter's lock"]
 pub struct EndedCalls<T>(std::vec::IntoIter<(AtEnd, HeldCall<T>)>);
 
 impl<T> EndedCalls<T> {
-    /// Does with each call what its worker's end means for it.
+    /// Settles each call as was decided for it.
     pub fn settle(self) {
         self.for_each(|(at_end, held)| held.settle(at_end));
     }

@@ -1,10 +1,12 @@
-//! The dispatcher of host tools: runs what one worker asks of the host, and sends the answers as fast as the worker takes them.
+//! The dispatcher of host tools: runs the tools that one worker calls, and sends the answers as fast as the worker
+//! takes them.
 //!
-//! Bounded on all sides, whatever the worker does: by the number of tool calls under way, by the bytes that they
-//! brought, and by what waits to be sent, for an answer that finds no room is not sent, and its tool call stays under way. The
-//! credit of a stream protects the worker; that its next item is not made before there is room protects the host.
+//! Everything is bounded, whatever the worker does: the number of tool calls under way, the bytes of their requests,
+//! and the answers that wait to be sent. While there is no room for an answer, it is not sent and its tool call stays
+//! under way. The credit of a stream protects the worker. The host is protected because the next item is not made
+//! before there is room for it.
 //!
-//! Knows no protocol: a [`ToolLink`] says how answers travel.
+//! Knows no protocol: a [`ToolLink`] carries the answers.
 
 use std::sync::Arc;
 
@@ -17,27 +19,28 @@ use crate::call::{Portion, RemoteError, RemoteErrorKind};
 use crate::tool::ToolAnswer;
 use crate::value::{Encoded, ValueError};
 
-/// How many tool calls of one worker may be under way; spec/wire.md names it.
+/// The highest number of tool calls of one worker that may be under way. `spec/wire.md` names it.
 pub const MOST_TOOL_CALLS: usize = 1024;
-/// How many bytes they may have brought together, if `max_frame` is not more.
+/// The most bytes that their requests may have together, unless `max_frame` is more.
 const MOST_BYTES: usize = 16 << 20;
 
-/// How the answers of tools reach a worker.
+/// The way in which the answers of tools reach a worker.
 pub trait ToolLink: Send + Sync + 'static {
-    /// An answer as it travels.
+    /// An encoded answer.
     type Frame: Send;
 
-    /// The longest answer that the worker takes.
+    /// Returns the size of the largest answer that the worker takes.
     fn max_frame(&self) -> usize;
 
-    /// An answer as it travels, and its length.
+    /// Encodes an answer. Returns it with its length.
     fn encode(&self, id: u64, reply: &ToolReply) -> Result<(Self::Frame, usize), ValueError>;
 
     /// Waits until there is room for another answer.
     fn wait_for_room(&self) -> impl Future<Output = ()> + Send;
 
-    /// Sends an answer of so many bytes once there is room for it, if [`HostTools::may_send`] says so. Both in one step: a worker
-    /// that has read the last answer may use the id again. Returns whether the tool call goes on: it does not if nobody wants it.
+    /// Sends an answer of this size as soon as there is room for it, if [`HostTools::may_send`] allows it. The check
+    /// and the sending are one step: a worker that has read the last answer may reuse the id. Returns whether the tool
+    /// call goes on; it does not if its answers are no longer wanted.
     fn deliver(
         &self,
         run: ToolRunId,
@@ -47,14 +50,14 @@ pub trait ToolLink: Send + Sync + 'static {
     ) -> impl Future<Output = Then> + Send;
 }
 
-/// What a tool answers, one message at a time.
+/// An answer of a tool, or a part of it.
 #[derive(Debug)]
 pub enum ToolReply {
-    /// The answer.
+    /// The whole answer.
     Value(Encoded),
-    /// Of a stream.
+    /// One item of a stream.
     Item(Encoded),
-    /// Of a stream.
+    /// The end of a stream.
     End,
     /// The tool failed.
     Error(RemoteError),
@@ -69,36 +72,36 @@ pub enum Then {
     IsOver,
 }
 
-/// Names one run of a tool.
+/// The identity of one run of a tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ToolRunId {
-    /// The call that asked.
+    /// The call that uses the tool.
     pub call: u64,
-    /// As the worker chose it.
+    /// The id that the worker chose.
     pub id: u64,
-    /// Tells this run from a later one with the same id.
+    /// Distinguishes this run from a later one with the same id.
     number: u64,
 }
 
-/// What a worker asks for.
+/// A worker's request for a tool.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolRequest {
-    /// The call that asks.
+    /// The call that uses the tool.
     pub call: u64,
-    /// As the worker chose it.
+    /// The id that the worker chose.
     pub id: u64,
-    /// How many bytes the request brought.
+    /// The size of the request in bytes.
     pub bytes: usize,
     /// The first credit, if the worker takes a stream.
     pub stream: Option<Portion>,
 }
 
-/// Whether a tool call may begin.
+/// The decision whether a tool call may begin.
 #[derive(Debug)]
 pub enum ToolAdmission {
     /// The tool runs.
     Admitted,
-    /// The tool does not run, for this reason.
+    /// The tool does not run, for the given reason.
     Refused(RemoteError),
 }
 
@@ -110,7 +113,7 @@ struct ToolRun {
     credit: Option<Arc<Credit>>,
 }
 
-/// The tools that run for one worker, by the ids that it chose.
+/// The tools that run for one worker, by the ids that the worker chose.
 #[derive(Default)]
 pub struct HostTools {
     runs: ByNumber<ToolRun>,
@@ -119,10 +122,11 @@ pub struct HostTools {
 }
 
 impl HostTools {
-    /// Whether one more tool call may begin. The error is the fault of the worker.
+    /// Decides whether another tool call may begin. The error is the fault of the worker.
     pub fn admit(&self, id: u64, bytes: usize, max_frame: usize) -> Result<ToolAdmission, String> {
         if self.runs.contains_key(&id) {
-            // An error with this id would end the first one at the worker: there is no way to refuse only the second.
+            // The worker would take an error with this id for the answer to its first tool call, so the second one
+            // alone cannot be refused.
             return Err(format!(
                 "it asked for a tool with the id {id}, which it uses for another one under way"
             ));
@@ -143,7 +147,7 @@ impl HostTools {
         Ok(ToolAdmission::Refused(RemoteError::new(RemoteErrorKind::Refused, reason)))
     }
 
-    /// Awaits a tool beside the connection, and sends what comes of it.
+    /// Runs a tool in a task of its own, and sends its answers.
     pub fn start<L: ToolLink>(
         &mut self,
         link: &Arc<L>,
@@ -161,7 +165,8 @@ impl HostTools {
         self.runs.insert(id, ToolRun { call, number, bytes, task, credit });
     }
 
-    /// Whether a run may send an answer: it may not once nobody wants its answers any more. With its last answer it is over.
+    /// Reports whether a run may still send an answer, that is, whether its answers are still wanted. The last answer
+    /// ends the run.
     pub fn may_send(&mut self, run: ToolRunId, then: Then) -> bool {
         let is_under_way = self.runs.get(&run.id).is_some_and(|known| known.number == run.number);
         match then {
@@ -177,14 +182,14 @@ impl HostTools {
         Some(run)
     }
 
-    /// The worker no longer wants this tool.
+    /// Ends a tool whose answer the worker no longer wants.
     pub fn end(&mut self, id: u64) {
         if let Some(run) = self.remove(id) {
             run.task.abort();
         }
     }
 
-    /// A call was answered: nothing runs for it any more.
+    /// Ends all tools of a call that was answered.
     pub fn end_of(&mut self, call: u64) {
         if self.runs.is_empty() {
             return;
@@ -200,13 +205,13 @@ impl HostTools {
         });
     }
 
-    /// Ends all of them: their worker is gone.
+    /// Ends all tools, because their worker is gone.
     pub fn end_all(&mut self) {
         self.runs.drain().for_each(|(_, run)| run.task.abort());
         self.bytes = 0;
     }
 
-    /// Lets a stream send so much more.
+    /// Adds to the credit of a stream.
     pub fn grant(&self, id: u64, more: Portion) {
         if let Some(credit) = self.runs.get(&id).and_then(|run| run.credit.as_ref()) {
             credit.grant(more);
@@ -214,7 +219,8 @@ impl HostTools {
     }
 }
 
-/// An answer that the worker takes: the one that is meant, or the error why that cannot be sent. None if neither can be encoded.
+/// Encodes an answer that fits, or an error in place of an answer that cannot be sent. Returns `None` if neither can be
+/// encoded.
 pub fn encode<L: ToolLink>(link: &L, id: u64, reply: &ToolReply) -> Option<(L::Frame, usize, Then)> {
     let most = link.max_frame();
     let error = match (link.encode(id, reply), reply) {
@@ -225,12 +231,12 @@ pub fn encode<L: ToolLink>(link: &L, id: u64, reply: &ToolReply) -> Option<(L::F
             };
             return Some((frame, bytes, then));
         }
-        // Of an error that is too long, its beginning.
+        // Only the beginning of an error that is too long is sent.
         (_, ToolReply::Error(error)) => {
             let beginning = error.message.chars().take(most / 16).collect::<String>();
             RemoteError::new(error.kind.clone(), format!("{beginning}…"))
         }
-        // The worker would refuse it, and be lost with all that it has.
+        // The worker would refuse a longer answer, and all its calls would be lost.
         (Ok((_, bytes)), ToolReply::Value(_) | ToolReply::Item(_) | ToolReply::End) => RemoteError::new(
             RemoteErrorKind::BadValue,
             format!("the tool's answer is {bytes} bytes long, and max_frame is {most}"),
@@ -243,11 +249,11 @@ pub fn encode<L: ToolLink>(link: &L, id: u64, reply: &ToolReply) -> Option<(L::F
     Some((frame, bytes, Then::IsOver))
 }
 
-/// Sends what comes of one run of a tool.
+/// Sends the answers of one run of a tool.
 struct Asker<L> {
     link: Arc<L>,
     run: ToolRunId,
-    /// Of a stream.
+    /// The credit of a stream.
     credit: Option<Arc<Credit>>,
 }
 
@@ -280,7 +286,7 @@ impl<L: ToolLink> Asker<L> {
         self.send(last).await;
     }
 
-    /// Sends an answer. An item that cannot be sent is the stream's last: the error goes in its place.
+    /// Sends an answer. An item that cannot be sent is replaced by an error, which ends the stream.
     async fn send(&self, reply: ToolReply) -> Then {
         let Some((frame, bytes, then)) = encode(&*self.link, self.run.id, &reply) else {
             return Then::IsOver;

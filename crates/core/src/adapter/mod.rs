@@ -1,9 +1,9 @@
-//! Adapters: how one kind of worker is started, spoken to and ended.
+//! Adapters: how one kind of worker is started, called and ended.
 //!
-//! The engine knows nothing of protocols; it knows this trait. `init` runs once per pool, `start_worker` once per worker
-//! and returns only when that worker is ready, `execute` takes one call, `terminate` runs exactly once for each worker
-//! that was started, whatever ended it. A new adapter is a page of code: see `examples/adapter.rs`. [`HeldCalls`] keeps the calls of a
-//! worker that does several at a time.
+//! The engine knows nothing of protocols; it knows this trait. `init` runs once per pool. `start_worker` runs once per
+//! worker and returns when the worker is ready. `execute` takes one call. `terminate` runs exactly once for each worker
+//! that was started, however the worker ended. A new adapter is a page of code: see `examples/adapter.rs`.
+//! [`HeldCalls`] keeps the calls of a worker that executes several at a time.
 
 mod by_number;
 mod call_stage;
@@ -35,167 +35,172 @@ use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::environment::Environment;
 
-/// How one kind of worker is started.
+/// A way to start one kind of worker.
 pub trait Adapter: Send + Sync + 'static {
-    /// Prepares what all workers of a pool share. Runs once, before the first one is started.
+    /// Prepares what all workers of a pool share. Runs once, before the first worker is started.
     fn init<'a>(&'a self, _spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
         Box::pin(future::ready(Ok(())))
     }
 
-    /// Starts one worker and waits, for a signal and never for a timer, until it is ready to serve.
+    /// Starts one worker and waits until it is ready to serve. Waits for a signal of the worker, never for a fixed
+    /// time.
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>>;
 
-    /// The Python environment that its workers run in, if they have one that can be made ahead.
+    /// Returns the Python environment of the workers, if they have one that can be built ahead.
     fn environment(&self) -> Option<&Environment> {
         None
     }
 
-    /// Whether its workers are processes. Those that are not need no custody.
+    /// Reports whether the workers are processes. Other workers need no custody.
     fn starts_processes(&self) -> bool {
         true
     }
 }
 
-/// One worker that was started.
+/// A worker that was started.
 pub trait Handle: Send + Sync + 'static {
-    /// Its process, as the spawner gave it; none for what is not a process.
+    /// Returns the worker's process, as the spawner returned it. Returns `None` if the worker is not a process.
     fn process(&self) -> Option<&custody::WorkerProcess>;
 
-    /// What it said about itself when it got ready.
+    /// Returns what the worker declared about itself when it became ready.
     fn introduction(&self) -> &Introduction;
 
-    /// Takes a call. Must not block; answers through the call, now or later. [`Call::serve`] does it with a future.
+    /// Takes a call. Must not block. Answers through the call, now or later; [`Call::serve`] does so with a future.
     fn execute(self: Arc<Self>, call: Call);
 
-    /// Asks it to give up a call.
+    /// Asks the worker to give up a call.
     fn cancel(&self, _call: CallId, _stage: CancelStage) {}
 
-    /// Grants a stream so much more.
+    /// Adds to the credit of a stream.
     fn grant(&self, _call: CallId, _more: Portion) {}
 
-    /// Where its threads are.
+    /// Returns the stacks of the worker's threads.
     fn stacks(&self) -> BoxFuture<'_, Option<String>> {
         Box::pin(future::ready(None))
     }
 
-    /// Where its code is that does this call, then its threads. One that cannot tell calls apart tells everything.
+    /// Returns the stack of the code that executes this call, followed by the stacks of the threads. A worker that
+    /// cannot tell its calls apart returns all stacks.
     fn stacks_of(&self, _call: CallId) -> BoxFuture<'_, Option<String>> {
         self.stacks()
     }
 
-    /// Takes the stack of its crash out of the last lines that it printed, if it wrote one there.
+    /// Removes and returns the stack of a crash from the last lines that the worker printed, if they contain one.
     fn take_crash_stack(&self, _printed: &mut Vec<String>) -> Option<String> {
         None
     }
 
-    /// Asks it for a sign that its code can run. Must not block.
+    /// Asks the worker for a heartbeat, which shows that its code can run. Must not block.
     fn ask_beat(&self) {}
 
-    /// How often it gave such a sign; `None` if it cannot.
+    /// Returns the number of heartbeats so far, or `None` if the worker sends none.
     fn beats(&self) -> Option<u64> {
         None
     }
 
-    /// The calls that it is doing, those that only wait at it not among them.
+    /// Returns the calls that the worker is executing, without those that wait at the worker.
     fn at_work(&self) -> Vec<AtWork> {
         Vec::new()
     }
 
-    /// Those of its calls that it has surely not begun by now: once it is gone, they go to others.
+    /// Returns the calls that the worker has certainly not begun by now. Once the worker is gone, other workers get
+    /// them.
     fn not_begun(&self) -> Vec<CallId> {
         Vec::new()
     }
 
-    /// Ready when it can no longer be spoken to, with the reason. The end of its process need not be told here.
+    /// Completes with the reason when the worker can no longer be called. The end of its process need not be reported
+    /// here.
     fn broken(&self) -> BoxFuture<'_, String> {
         Box::pin(future::pending())
     }
 
-    /// Ends it: gracefully if it can be, without leaving anything behind. Calls that it still holds are dropped, or given
-    /// back if they were surely not started: one that lives may still start what it was sent. What remains of its process
-    /// is ended by the pool, afterwards or, if it is out of patience, while this waits; then this goes on for a moment
-    /// and is dropped.
+    /// Ends the worker, gracefully if possible, and leaves nothing behind. Calls that the worker still holds are
+    /// dropped, or given back if they were certainly not started: a worker that lives may still start what it was sent.
+    /// The pool ends what remains of the process, afterwards or, if its patience runs out, while this future still
+    /// waits. In the second case the future is polled a moment longer and then dropped.
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()>;
 }
 
-/// A call that a worker is doing.
+/// A call that a worker is executing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AtWork {
     /// The call.
     pub call: CallId,
     /// Its command.
     pub command: Arc<str>,
-    /// Since when.
+    /// When the worker began it.
     pub since: Instant,
 }
 
-/// What a worker says about itself when it gets ready.
+/// What a worker declares about itself when it becomes ready.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Introduction {
     /// The commands that it serves.
     pub commands: Vec<String>,
-    /// What it declares of itself, as the protocol of its adapter has it.
+    /// The features that it declares, as defined by the protocol of its adapter.
     #[serde(skip)]
     pub features: Vec<String>,
     /// Its language and version.
     pub language: String,
     /// The version of its SDK.
     pub sdk: String,
-    /// Those of its commands that take many calls at a time, as lists.
+    /// The commands that take many calls at a time, as lists.
     pub batches: BTreeMap<String, Batching>,
-    /// Whether one can tell, after its death, which of its calls were started.
+    /// Whether it is known, after the worker's death, which of its calls were started.
     #[serde(skip)]
     pub tells_what_it_started: bool,
-    /// Whether many calls of one command may travel to it together ([`crate::Input::Many`]).
+    /// Whether many calls of one command may be sent to it together ([`crate::Input::Many`]).
     #[serde(skip)]
     pub takes_many: bool,
 }
 
-/// What the names of the engine's own commands and tools begin with.
+/// The prefix of the engine's own commands and tools.
 const RESERVED: &str = "snakepit.";
 
-/// Whether a command or a tool is the engine's own.
+/// Reports whether a command or a tool belongs to the engine.
 pub fn is_reserved(name: &str) -> bool {
     name.starts_with(RESERVED)
 }
 
 impl Introduction {
-    /// Whether a command is the engine's own, and the worker does not serve it: the engine asks whether the worker is well, or tells
-    /// that a session is over. Answer such a call with [`Encoded::nil`](crate::value::Encoded::nil).
+    /// Reports whether a command belongs to the engine and is not served by the worker. With such commands, the engine
+    /// checks whether the worker is healthy, or reports the end of a session. Answer such a call with
+    /// [`Encoded::nil`](crate::value::Encoded::nil).
     pub fn ignores(&self, command: &str) -> bool {
         is_reserved(command) && !self.commands.iter().any(|known| known == command)
     }
 }
 
-/// How hard a call is cancelled.
+/// The means by which a call is cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CancelStage {
-    /// A flag that the worker's code may look at.
+    /// A flag that the worker's code may check.
     Ask,
-    /// An exception in the call.
+    /// An exception that is raised in the call.
     Raise,
 }
 
-/// Why a worker is ended.
+/// The reason why a worker is ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// The pool stops, or gets smaller.
+    /// The pool stops or shrinks.
     Stopped,
-    /// Another one takes its place: it is worn, or its code is old.
+    /// Another worker takes its place, because this one is worn or its code is old.
     Replaced(String),
     /// Its process has ended.
     Died,
-    /// It cannot be spoken to any more.
+    /// It can no longer be called.
     Broken(String),
     /// It did not give up a call that was cancelled.
     Stubborn(CallId),
-    /// It has a call, and has shown no sign of life for so long.
+    /// It has a call, and has shown no sign of life for this time.
     Stuck(Duration),
 }
 
 impl Call {
-    /// Answers the call with what a future comes to: the comfortable way for an adapter that has one.
+    /// Answers the call with the output of a future, for adapters that have one.
     pub fn serve<F>(self, work: F)
     where
         F: Future<Output = Result<crate::value::Encoded, crate::RemoteError>> + Send + 'static,

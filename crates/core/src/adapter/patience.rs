@@ -1,12 +1,14 @@
-//! How long adapters wait for what they cannot be told of. The error of a call that died with its worker waits for all of this.
+//! How long adapters wait for events that nothing announces. The error of a call that died with its worker is delayed
+//! by these times.
 
 use std::time::Duration;
 
-/// For the last answers of a worker that died, which lie in its socket or pipe.
+/// For the last answers of a worker that died, which are still in its socket or pipe.
 pub const LAST_ANSWERS: Duration = Duration::from_millis(10);
 
-/// For a worker's death after one of its connections broke: that is most often its first sign.
+/// For the death of a worker after one of its connections broke. A broken connection is usually the first sign of the
+/// death.
 pub const DEATH_AFTER_BREAK: Duration = Duration::from_millis(200);
 
-/// For the caller's own clock to end a call whose deadline a worker saw sooner.
+/// For the caller's own timer to end a call whose deadline the worker noticed first.
 pub const FAST_CLOCK: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Custody's spawner, as an adapter gets it: the only source of a worker's process.
+//! The spawner that an adapter gets from custody. It is the only source of worker processes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,29 +20,29 @@ pub enum StartError {
     /// The process could not be started.
     #[error(transparent)]
     Spawn(#[from] custody::SpawnError),
-    /// It ended before it was ready.
+    /// The worker ended before it was ready.
     #[error("worker {worker} ended before it was ready, with {status}{}{}", shown(.output), without_sdk(.output))]
     Exited {
         /// The worker.
         worker: WorkerId,
-        /// How it ended.
+        /// The status with which it ended.
         status: ExitStatus,
-        /// What it printed last.
+        /// The last lines that it printed.
         output: Vec<String>,
     },
-    /// It was not ready in time.
+    /// The worker was not ready in time.
     #[error("worker {worker} was not ready within {after:?} (worker_start_timeout){}", never_ready(.awaited.as_ref(), .output))]
     Timeout {
         /// The worker.
         worker: WorkerId,
         /// The time that it had.
         after: Duration,
-        /// What its adapter waited for until then, if it tells.
+        /// What its adapter was waiting for, if known.
         awaited: Option<Awaited>,
-        /// What it printed last.
+        /// The last lines that it printed.
         output: Vec<String>,
     },
-    /// Its own code failed while it was loaded.
+    /// The worker's own code failed while it was loaded.
     #[error("worker {worker} cannot start: {error}{}", shown_traceback(.error))]
     Failed {
         /// The worker.
@@ -50,7 +50,7 @@ pub enum StartError {
         /// Its error.
         error: Box<RemoteError>,
     },
-    /// A call that was to warm it up failed.
+    /// A warm-up call of the worker failed.
     #[error("worker {worker} is not ready: its warm-up call of {command} failed: {reason}{}", shown(.output))]
     WarmUp {
         /// The worker.
@@ -59,52 +59,52 @@ pub enum StartError {
         command: String,
         /// Why the call failed.
         reason: String,
-        /// What it printed last.
+        /// The last lines that the worker printed.
         output: Vec<String>,
     },
-    /// Its health hook does not agree that it serves.
+    /// The worker's health hook reports that it cannot serve.
     #[error("worker {worker} is not healthy: {reason}")]
     Unhealthy {
         /// The worker.
         worker: WorkerId,
-        /// Why not.
+        /// The reason that the hook gave.
         reason: String,
     },
-    /// It does not keep to the protocol.
+    /// The worker violated the protocol.
     #[error("worker {worker}: {fault}{}", shown(.output))]
     Protocol {
         /// The worker.
         worker: WorkerId,
-        /// What it did.
+        /// The violation.
         fault: String,
-        /// What it printed last.
+        /// The last lines that the worker printed.
         output: Vec<String>,
     },
-    /// There is no Python for it, or not what it needs beside it.
+    /// The worker's Python, or a package that it needs, is missing.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
-    /// The pool's GPUs are not there.
+    /// GPUs of the pool are missing.
     #[error(transparent)]
     Gpus(#[from] GpuError),
     /// The pool stopped before it was ready.
     #[error("the pool stopped before the worker was ready")]
     Stopped,
-    /// The file of the worker does not exist.
+    /// The worker's file does not exist.
     #[error("the worker {} does not exist", .path.display())]
     NoSuchFile {
         /// The file.
         path: PathBuf,
     },
-    /// The pool names no program.
+    /// The pool's command names no program.
     #[error("the pool's command is empty")]
     NoCommand,
-    /// The pool's name makes no names for its workers.
+    /// The pool's name does not yield valid names for its workers.
     #[error(transparent)]
     Name(#[from] custody::InvalidId),
     /// The settings of the adapter contradict each other.
     #[error("{0}")]
     Settings(String),
-    /// The adapter says that it starts no processes, and starts one.
+    /// The adapter declares that it starts no processes, but starts one.
     #[error("this pool was started without custody: its adapter says that it starts no processes")]
     NoCustody,
     /// `start_worker` was called before `init`.
@@ -113,35 +113,35 @@ pub enum StartError {
     /// The host's runtime is shutting down.
     #[error("the runtime is shutting down")]
     ShuttingDown,
-    /// Workers got ready, and died again and again.
+    /// Workers became ready, but died again and again.
     #[error("{0}")]
     KeepsDying(String),
-    /// The system refused a resource.
+    /// The system denied a resource.
     #[error("cannot prepare worker {worker}: {what}")]
     System {
         /// The worker.
         worker: WorkerId,
-        /// What was wanted.
+        /// The resource.
         what: &'static str,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// What the worker said cannot be read.
+    /// The worker's introduction cannot be decoded.
     #[error("worker {worker} introduces itself with something that cannot be read")]
     Introduction {
         /// The worker.
         worker: WorkerId,
-        /// Why not.
+        /// The error of the decoder.
         #[source]
         source: ValueError,
     },
 }
 
-/// What an adapter waits for while a worker starts. It is told if it does not come in time.
+/// What an adapter waits for while a worker starts. If it does not come in time, the error says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Awaited {
-    /// What has not come: `no ready line came`.
+    /// What is missing: `no ready line came`.
     pub missing: String,
     /// What a person can do about it.
     pub way_out: String,
@@ -161,7 +161,8 @@ fn shown(output: &[String]) -> String {
     if output.is_empty() { String::new() } else { format!("; its last lines:\n  {}", output.join("\n  ")) }
 }
 
-/// What to do if its last lines say that its Python has no SDK of ours, or another package of that name.
+/// Returns advice if the worker's last lines show that its Python lacks Snakepit's SDK, or has another package of that
+/// name.
 fn without_sdk(output: &[String]) -> &'static str {
     const SIGNS: [&str; 3] =
         ["No module named 'snakepit'", "No module named snakepit", "module 'snakepit' has no attribute"];
@@ -178,7 +179,7 @@ fn shown_traceback(error: &RemoteError) -> String {
     error.traceback.as_deref().map_or_else(String::new, |traceback| format!("\n{}", traceback.trim_end()))
 }
 
-/// How long a worker that went away before it was ready may take to end, and its last lines to be read.
+/// How long to wait for the end and the last lines of a worker that disconnected before it was ready.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Starts the process of one worker, in custody and with its output captured.
@@ -189,24 +190,24 @@ pub struct Spawner {
     concurrency: usize,
     max_frame: usize,
     output: Arc<Output>,
-    /// The number of its place in the pool, and the device that it is to use.
+    /// The number of the worker's place in the pool, and the device that the worker should use.
     slot: usize,
     device: Option<Arc<str>>,
-    /// What the worker finds in its environment, unless its own command sets it.
+    /// The variables of the worker's environment, unless its own command sets them.
     variables: Vec<Variable>,
     /// Whether the worker has the host's standard streams.
     at_terminal: bool,
-    /// Whether those that the pool is about to start will.
+    /// Whether the workers that the pool is about to start will have them.
     will_be_at_terminal: bool,
     process: Arc<OnceLock<custody::WorkerProcess>>,
-    /// What its adapter waits for.
+    /// What the adapter is waiting for.
     awaited: Arc<Mutex<Option<Awaited>>>,
-    /// Gone when nobody waits for the process any more.
+    /// Dropped when the process is no longer wanted.
     wanted: Arc<()>,
 }
 
 impl Spawner {
-    /// A spawner of one worker, for tests of an adapter outside of an engine.
+    /// Creates a spawner of one worker. Tests of adapters use it without an engine.
     pub fn new(
         run: Option<Run>,
         worker: WorkerId,
@@ -237,29 +238,29 @@ impl Spawner {
         self
     }
 
-    /// The number of the worker's place: no other worker of its pool has it at the same time.
+    /// Returns the number of the worker's place. No other worker of the pool has the same number at the same time.
     pub fn slot(&self) -> usize {
         self.slot
     }
 
-    /// The device that the worker is to use, if its pool names any.
+    /// Returns the device that the worker should use, if the pool assigns devices.
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
     }
 
-    /// Gives the worker the host's standard streams: a person talks to it.
+    /// Gives the worker the host's standard streams, for a debugger.
     pub(crate) fn with_terminal(mut self) -> Self {
         self.at_terminal = true;
         self
     }
 
-    /// Says whether the workers of the pool that is prepared will have a terminal.
+    /// Sets whether the workers of the pool that is being prepared will have a terminal.
     pub(crate) fn with_debugger(mut self, debug: bool) -> Self {
         self.will_be_at_terminal = debug;
         self
     }
 
-    /// For adapters that read what their workers write to standard output: those have no use for a terminal.
+    /// Returns an error if the worker would have a terminal. For adapters that read their workers' standard output.
     pub fn refuse_debug(&self) -> Result<(), StartError> {
         if self.at_terminal || self.will_be_at_terminal {
             return Err(StartError::Settings(
@@ -271,69 +272,69 @@ impl Spawner {
         Ok(())
     }
 
-    /// The worker's name.
+    /// Returns the worker's name.
     pub fn worker_id(&self) -> &WorkerId {
         &self.worker
     }
 
-    /// The pool's name.
+    /// Returns the pool's name.
     pub fn pool(&self) -> &str {
         &self.pool
     }
 
-    /// How many calls the worker is to do at the same time.
+    /// Returns the number of calls that the worker should execute at the same time.
     pub fn concurrency(&self) -> usize {
         self.concurrency
     }
 
-    /// The largest message, in bytes.
+    /// Returns the size of the largest message, in bytes.
     pub fn max_frame(&self) -> usize {
         self.max_frame
     }
 
-    /// What the worker prints.
+    /// Returns the captured output of the worker.
     pub fn output(&self) -> Arc<Output> {
         Arc::clone(&self.output)
     }
 
-    /// The worker's last lines.
+    /// Returns the last lines that the worker printed.
     pub fn last_lines(&self) -> Vec<String> {
         self.output.shown()
     }
 
-    /// The directory that the engine keeps its files in.
+    /// Returns the directory in which the engine keeps its files.
     pub fn state_dir(&self) -> Option<&std::path::Path> {
         self.run.as_ref().map(Run::state_dir)
     }
 
-    /// The directory of this run alone, which is removed with it.
+    /// Returns the directory of this run, which is removed when the run ends.
     pub fn run_dir(&self) -> Option<&std::path::Path> {
         self.run.as_ref().map(Run::dir)
     }
 
-    /// What starts other processes than the worker's, for those who prepare something.
+    /// Returns a runner for other processes than the worker, such as those that prepare something for it.
     pub fn helpers(&self, dir: std::path::PathBuf) -> Result<HelperRunner, StartError> {
         let run = self.run.clone().ok_or(StartError::NoCustody)?;
         Ok(HelperRunner::new(run, Arc::clone(&self.pool), dir))
     }
 
-    /// What the pool looks at when the start fails or takes too long.
+    /// Returns the cell of the process, which the pool checks when the start fails or takes too long.
     pub(crate) fn process(&self) -> Arc<OnceLock<custody::WorkerProcess>> {
         Arc::clone(&self.process)
     }
 
-    /// Says what is waited for from now on: it is told if the worker is not ready in time.
+    /// Sets what is waited for from now on. The error reports it if the worker is not ready in time.
     pub fn awaits(&self, missing: impl Into<String>, way_out: impl Into<String>) {
         let awaited = Awaited { missing: missing.into(), way_out: way_out.into() };
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = Some(awaited);
     }
 
-    /// What was waited for has come.
+    /// Clears what was waited for, because it has come.
     pub fn awaits_no_more(&self) {
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What the pool tells when the start takes too long.
+    /// Returns what is waited for, which the pool reports when the start takes too long.
     pub(crate) fn awaited(&self) -> Arc<Mutex<Option<Awaited>>> {
         Arc::clone(&self.awaited)
     }
@@ -353,7 +354,7 @@ impl Spawner {
         Ok(process)
     }
 
-    /// As [`Spawner::spawn`], and gives what the worker writes to standard output: somebody else reads it.
+    /// Starts the process like [`Spawner::spawn`], but returns its standard output for the caller to read.
     pub async fn spawn_tapped(
         &self,
         command: Command,
@@ -369,7 +370,7 @@ impl Spawner {
         Ok((process, out_reader))
     }
 
-    /// Where a command runs, and what each one is told.
+    /// Adds to a command the variables that every worker gets.
     fn placed(&self, command: Command) -> Result<(Run, Command), StartError> {
         let run = self.run.clone().ok_or(StartError::NoCustody)?;
         let command = given(command, &self.variables);
@@ -386,7 +387,7 @@ impl Spawner {
         let spawned = tokio::task::spawn_blocking(move || {
             let process = run.spawn(command)?;
             let _ = noted.set(process.clone());
-            // Whoever wanted it has lost patience meanwhile, and may have looked for it before it was noted.
+            // The caller's patience ran out meanwhile. It may have looked for the process before it was recorded.
             if wanted.strong_count() == 0 {
                 let _ = process.kill();
             }
@@ -404,7 +405,7 @@ impl Spawner {
         pipe.map_err(|error| self.system("a pipe for its output", error))
     }
 
-    /// Why a worker that can no longer be heard before it was ready went away.
+    /// Returns why a worker disconnected before it was ready.
     pub async fn ended_early(&self, process: &custody::WorkerProcess, reason: &str) -> StartError {
         let worker = self.worker.clone();
         match tokio::time::timeout(LAST_WORDS, process.exited()).await {
@@ -416,12 +417,12 @@ impl Spawner {
         }
     }
 
-    /// The worker does not keep to the protocol.
+    /// Returns the error for a worker that violates the protocol.
     pub fn fault(&self, fault: impl Into<String>) -> StartError {
         StartError::Protocol { worker: self.worker.clone(), fault: fault.into(), output: self.last_lines() }
     }
 
-    /// An error that names this worker.
+    /// Returns a system error that names this worker.
     pub fn system(&self, what: &'static str, source: io::Error) -> StartError {
         StartError::System { worker: self.worker.clone(), what, source }
     }

@@ -6,7 +6,7 @@ use futures_util::future::{self, BoxFuture};
 
 use super::{Adapter, Handle, Spawner, StartError};
 
-/// Its workers never get ready.
+/// An adapter whose workers never become ready.
 pub(crate) struct NoWorkers;
 
 impl Adapter for NoWorkers {

@@ -1,4 +1,4 @@
-//! Describes an engine, checks the description, and starts its pools.
+//! The description of an engine: checks it, and starts its pools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::supervisor::{SupervisorHandle, prepare};
 use crate::tool::{ToolContext, Tools};
 use crate::worker::OomDetector;
 
-/// Why an engine did not start. Nothing of the attempt is left behind.
+/// Why an engine did not start. A failed start leaves nothing behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -86,10 +86,11 @@ impl Builder {
         self
     }
 
-    /// Offers workers a function of the host. Take arguments by name as a struct or a map, arguments by position as a tuple.
+    /// Offers workers a function of the host. Take named arguments as a struct or a map, and positional arguments as a
+    /// tuple.
     ///
-    /// A worker gets the text of an error. It also gets the causes of a [`CallError`](crate::CallError), of a
-    /// `Box<dyn Error + Send + Sync>`, and of an error that names them with `{:#}`, as anyhow's errors do.
+    /// Workers get the text of an error. They also get the causes of a [`CallError`](crate::CallError), of a `Box<dyn
+    /// Error + Send + Sync>`, and of an error that shows its causes with `{:#}`, as anyhow's errors do.
     pub fn tool<A, R, E, F, Fut>(mut self, name: impl Into<String>, tool: F) -> Self
     where
         A: DeserializeOwned,
@@ -102,7 +103,7 @@ impl Builder {
         self
     }
 
-    /// Like [`Builder::tool`], for a function that answers with a stream of values.
+    /// Offers a function like [`Builder::tool`] does, but one that answers with a stream of values.
     pub fn tool_stream<A, R, E, F, S>(mut self, name: impl Into<String>, tool: F) -> Self
     where
         A: DeserializeOwned,
@@ -120,7 +121,7 @@ impl Builder {
         self.start_with(|_| {}).await
     }
 
-    /// Like [`Builder::start`]; calls `started` as soon as there is an engine to stop.
+    /// Starts the engine like [`Builder::start`], and calls `started` as soon as there is an engine to stop.
     pub(crate) async fn start_with(self, started: impl FnOnce(&Snakepit)) -> Result<Snakepit, EngineError> {
         let (pit, firsts) = self.launch().await?;
         started(&pit);
@@ -133,8 +134,8 @@ impl Builder {
         Ok(pit)
     }
 
-    /// Starts all pools without waiting for their workers: calls wait in the queue. [`Snakepit::await_ready`] waits for the
-    /// workers.
+    /// Starts all pools without waiting for their workers. Calls wait in the queue. [`Snakepit::await_ready`] waits for
+    /// the workers.
     pub async fn start_in_background(self) -> Result<Snakepit, EngineError> {
         self.launch().await.map(|(pit, _)| pit)
     }
@@ -187,7 +188,7 @@ impl Builder {
         Ok((Snakepit::new(Engine::new(pools, directory, run, stop_grace)), firsts))
     }
 
-    /// Whether there is no pool to start.
+    /// Reports whether there is no pool to start.
     pub(crate) fn is_empty(&self) -> bool {
         self.pools.is_empty()
     }
@@ -209,7 +210,7 @@ impl Builder {
     }
 }
 
-/// How the first start of a pool ended.
+/// Receives the outcome of a pool's first start.
 type FirstStart = tokio::sync::oneshot::Receiver<Result<(), StartError>>;
 
 async fn stop_run(run: Option<Run>) {

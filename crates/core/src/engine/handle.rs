@@ -1,4 +1,4 @@
-//! The engine as its user holds it: calls, pools, and the stop.
+//! The engine as its user holds it: calls, pools, and the shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,21 +31,21 @@ use crate::request::{CallBuilder, CallOptions, MapBuilder, StreamBuilder};
 #[derive(Clone)]
 pub struct Snakepit(Arc<EngineGuard>);
 
-/// What all handles of an engine share. Its drop, with the last handle, ends the engine.
+/// What all handles of an engine share. It is dropped with the last handle, and then ends the engine.
 struct EngineGuard(Arc<Engine>);
 
 impl Drop for EngineGuard {
     fn drop(&mut self) {
         let engine = &self.0;
         if !engine.is_own() {
-            // A forked copy of the host: the runtime that the engine belongs to has no threads here.
+            // A forked copy of the host: the runtime of the engine has no threads here.
             return std::mem::forget(Arc::clone(engine));
         }
         if engine.phase() == EnginePhase::Closed {
             return;
         }
         if !engine.needs_a_driver() {
-            // If the runtime is gone, too, its drop has ended the processes.
+            // If the runtime is gone as well, dropping it has ended the processes.
             engine.begin_end(ShutdownCause::Drop, Duration::ZERO);
         } else if engine.claim_end() {
             engine.end_on_thread();
@@ -64,7 +64,7 @@ impl Snakepit {
         Self(Arc::new(EngineGuard(engine)))
     }
 
-    /// Starts the description of an engine.
+    /// Returns an empty description of an engine.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -85,15 +85,15 @@ impl Snakepit {
         CallBuilder::new(self.options(command), &args)
     }
 
-    /// Calls a command that answers with many values: `pit.stream("count", args! { n: 3 }).open()?`.
+    /// Calls a command that answers with a stream of values: `pit.stream("count", args! { n: 3 }).open()?`.
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
         StreamBuilder::new(self.options(command), &args)
     }
 
     /// Calls a command once for each input: `pit.map("square", 0..1000).in_order()?` is a stream of the outcomes.
     ///
-    /// A struct or a map becomes arguments by name, a tuple or a list arguments by position, and any other input the only
-    /// argument.
+    /// A struct or a map holds arguments by name, a tuple or a list holds arguments by position, and any other input is
+    /// a single argument.
     pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
     where
         T: DeserializeOwned + Send + 'static,
@@ -103,40 +103,41 @@ impl Snakepit {
         MapBuilder::new(self.options(command), inputs)
     }
 
-    /// The pool with this name.
+    /// Returns the pool with this name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.engine().pools.iter().find(|pool| pool.name() == name)
     }
 
-    /// All pools.
+    /// Returns all pools.
     pub fn pools(&self) -> &[Pool] {
         &self.engine().pools
     }
 
-    /// Waits until all workers of all pools are ready. All pools share the timeout; the error names the first pool that is not
-    /// ready by then.
+    /// Waits until all workers of all pools are ready. All pools share the timeout. The error names the first pool that
+    /// is not ready by then.
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         try_join_all(self.engine().pools.iter().map(|pool| pool.await_ready(timeout))).await?;
         Ok(())
     }
 
-    /// The run that the processes belong to; `None` if no pool has processes.
+    /// Returns the run that the processes belong to, or `None` if no pool has processes.
     pub fn run(&self) -> Option<&Run> {
         self.engine().run()
     }
 
-    /// Waits until the engine takes no more calls: someone stops it, or a signal asks the process to end.
+    /// Waits until the engine takes no more calls, because it is being stopped or a signal asks the process to end.
     ///
     /// A task that waits here gets the grace period of the stop to finish; see [`crate::script`].
     pub async fn stopping(&self) {
         self.engine().stopping().await;
     }
 
-    /// Stops the engine. Queued calls fail, calls under way get 30 s to finish, then all workers end together: they have
-    /// `cleanup_on_stop_timeout_ms` of [`custody::Config`] from their goodbye to KILL (`docs/lifecycle.md`).
+    /// Stops the engine. Queued calls fail, and calls under way get 30 s to finish. Then all workers end together:
+    /// between the goodbye and KILL they have `cleanup_on_stop_timeout_ms` of [`custody::Config`]
+    /// (`docs/lifecycle.md`).
     ///
-    /// The stop goes on even if you drop this future. In a tool of the host it returns at once, since the call that uses the
-    /// tool must finish, too.
+    /// The shutdown goes on even if you drop this future. Inside a tool of the host, this returns at once, since the
+    /// call that uses the tool must finish, too.
     ///
     /// ```no_run
     /// # async fn stop(pit: snakepit::Snakepit) {
@@ -150,7 +151,7 @@ impl Snakepit {
         self.stop_within(GRACE).await
     }
 
-    /// Like [`Snakepit::stop`], with another grace period for the calls under way.
+    /// Stops the engine like [`Snakepit::stop`], with another grace period for the calls under way.
     pub async fn stop_within(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
         if !engine.is_own() || engine.phase() == EnginePhase::Closed {
@@ -163,18 +164,18 @@ impl Snakepit {
         let limit =
             [engine.stop_grace, ENDING, CLEANUP_TIMEOUT].into_iter().fold(grace, Duration::saturating_add);
         if tokio::time::timeout(limit, engine.reached(EnginePhase::Closed)).await.is_err() {
-            // Nobody drives the runtime of the engine.
+            // The runtime of the engine is not being driven.
             engine.end_on_thread();
             engine.reached(EnginePhase::Closed).await;
         }
         engine.report()
     }
 
-    /// Serves until SIGTERM or SIGINT asks the process to end, then stops as [`Snakepit::stop`] does. A second signal ends all
-    /// workers at once; a third ends the process immediately.
+    /// Serves until SIGTERM or SIGINT asks the process to end, then stops the engine like [`Snakepit::stop`]. A second
+    /// signal ends all workers at once; a third ends the process immediately.
     ///
-    /// Returns the status to exit with: 0 after a clean drain, or if someone else stopped the engine; 128 + n if signal n cut
-    /// the drain short.
+    /// Returns the status to exit with: 0 after a clean drain or if the engine was stopped elsewhere, 128 + n if signal
+    /// n cut the drain short.
     pub async fn until_shutdown(&self) -> Result<u8, CoordinatorError> {
         let coordinator = ShutdownCoordinator::install()?;
         tokio::select! {
@@ -187,10 +188,10 @@ impl Snakepit {
         Ok(u8::try_from(outcome.status).unwrap_or(u8::MAX))
     }
 
-    /// Ends all workers of all engines of this process now, and waits until they are gone. Nothing drains: workers get TERM at
-    /// once, and KILL after the grace period of their engine's custody. These engines take no more calls.
+    /// Ends all workers of all engines of this process now, and waits until they are gone. Nothing drains: workers get
+    /// TERM at once, and KILL after the grace period of their engine's custody. The engines take no more calls.
     ///
-    /// For hosts that end in their own way. Needs no runtime, blocks for a bounded time, and may be repeated.
+    /// For hosts that end in their own way. Needs no runtime, blocks for a bounded time, and may be called repeatedly.
     pub fn cleanup() -> Vec<(RunId, StopReport)> {
         let engines = Engine::all();
         for engine in &engines {

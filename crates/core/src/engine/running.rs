@@ -1,4 +1,4 @@
-//! The engine behind its handles: the pools, the run, and how far the end has come.
+//! The engine behind its handles: the pools, the run, and the progress of the shutdown.
 //!
 //! ```text
 //! Serving ── close ──► Closing ── drain, end the workers, clean up ──► Closed
@@ -22,7 +22,7 @@ use crate::logging::somebody_says;
 use crate::pool::{Pool, PoolDirectory};
 use snakepit_policy::time::after;
 
-/// How far the end of an engine has come.
+/// The progress of an engine's shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum EnginePhase {
     Serving,
@@ -39,20 +39,20 @@ pub(crate) struct Engine {
     runtime: tokio::runtime::Handle,
     /// The process that started the engine. A forked copy has its memory, but neither its threads nor its workers.
     owner: Pid,
-    /// A task or a thread is responsible for the end.
+    /// Whether a task or a thread is responsible for the shutdown.
     is_ending: AtomicBool,
     phase: watch::Sender<EnginePhase>,
-    /// When calls under way have had their time: the earliest deadline that anyone asked for.
+    /// When the time of the calls under way is over: the earliest deadline that was requested.
     deadline: watch::Sender<Option<Instant>>,
-    /// The holder of the lock stops the workers. Once they are stopped: whether all calls could finish.
+    /// The holder of the lock stops the workers. Once they are stopped, this says whether all calls could finish.
     stopped: Mutex<Option<bool>>,
-    /// From the goodbye to KILL, as custody is configured.
+    /// The time from the goodbye to KILL, as custody is configured.
     pub(crate) stop_grace: Duration,
-    /// Opened once, by the first to end the workers.
+    /// Opened once, by the first caller that ends the workers.
     window: OnceLock<StopWindow>,
-    /// Someone waits for [`Engine::stopping`], and gets time to act on it.
+    /// Whether a task waits in [`Engine::stopping`], and gets time to react.
     has_stop_waiter: AtomicBool,
-    /// When the end began, and what it has done so far; `took` is set when the engine is closed.
+    /// When the shutdown began, and what it has done so far. `took` is set when the engine is closed.
     end: sync::Mutex<Option<(Instant, ShutdownReport)>>,
 }
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Engine {
 static ENGINES: sync::Mutex<Vec<Weak<Engine>>> = sync::Mutex::new(Vec::new());
 
 impl Engine {
-    /// All engines of this process that are not closed.
+    /// Returns all engines of this process that are not closed.
     pub(crate) fn all() -> Vec<Arc<Self>> {
         let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
         engines.retain(|engine| engine.strong_count() > 0);
@@ -74,7 +74,7 @@ impl Engine {
         all.filter(|engine| engine.is_own() && engine.phase() != EnginePhase::Closed).collect()
     }
 
-    /// Call it inside the runtime of the engine.
+    /// Creates an engine. Call it inside the engine's runtime.
     pub(crate) fn new(
         pools: Vec<Pool>,
         directory: Arc<PoolDirectory>,
@@ -112,17 +112,18 @@ impl Engine {
         self.run.as_ref().map(Run::id)
     }
 
-    /// Whether this process started the engine.
+    /// Reports whether this process started the engine.
     pub(crate) fn is_own(&self) -> bool {
         self.owner == Pid::current()
     }
 
-    /// The one caller that gets `true` must see the end through; all others wait for it.
+    /// Claims the shutdown. The one caller that gets `true` must carry it out; all others wait for it.
     pub(crate) fn claim_end(&self) -> bool {
         !self.is_ending.swap(true, Ordering::SeqCst)
     }
 
-    /// Begins the end, unless it has begun; it goes on even if nobody waits for it. Calls under way get `grace`, and no more.
+    /// Begins the shutdown, unless it has begun. It goes on even if no caller waits for it. Calls under way get at most
+    /// `grace`.
     pub(crate) fn begin_end(self: &Arc<Self>, cause: ShutdownCause, grace: Duration) {
         self.close();
         self.hasten(after(Instant::now(), grace));
@@ -131,12 +132,12 @@ impl Engine {
         }
     }
 
-    /// Sees the end through in a task of the runtime, for a caller that claimed it and cannot.
+    /// Carries out the shutdown in a task of the runtime, for a caller that claimed it and cannot.
     pub(crate) fn continue_end(self: &Arc<Self>, cause: ShutdownCause, grace: Duration) {
         self.runtime.spawn(Shutdown::of(self, cause, grace).run());
     }
 
-    /// Ends the engine on a thread of its own: nobody may be driving the runtime.
+    /// Ends the engine on a thread of its own, because the runtime may not be driven.
     pub(crate) fn end_on_thread(self: &Arc<Self>) {
         let engine = Arc::clone(self);
         let end = move || {
@@ -149,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// Whether the runtime makes progress only while someone blocks on it.
+    /// Reports whether the runtime makes progress only while a thread blocks on it.
     pub(crate) fn needs_a_driver(&self) -> bool {
         self.runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread
     }
@@ -158,18 +159,18 @@ impl Engine {
         *self.phase.borrow()
     }
 
-    /// Waits until the engine is in this phase, or past it.
+    /// Waits until the engine is in this phase or a later one.
     pub(crate) async fn reached(&self, phase: EnginePhase) {
         let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
-    /// Waits until the end begins. The caller gets time to act on it.
+    /// Waits until the shutdown begins. The caller gets time to react.
     pub(crate) async fn stopping(&self) {
         self.has_stop_waiter.store(true, Ordering::Relaxed);
         self.reached(EnginePhase::Closing).await;
     }
 
-    /// Whether someone has waited for [`Engine::stopping`].
+    /// Reports whether a task has waited in [`Engine::stopping`].
     pub(crate) fn has_stop_waiter(&self) -> bool {
         self.has_stop_waiter.load(Ordering::Relaxed)
     }
@@ -192,19 +193,19 @@ impl Engine {
         report.given_back += given_back;
     }
 
-    /// How many calls workers have.
+    /// Returns the number of calls that workers have.
     fn under_way(&self) -> usize {
         self.pools.iter().map(|pool| pool.shared.in_hand()).sum()
     }
 
-    /// Notes what the end has done.
+    /// Records what the shutdown has done.
     fn note_end(&self, note: impl FnOnce(&mut ShutdownReport)) {
         if let Some((_, report)) = self.end.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             note(report);
         }
     }
 
-    /// What the end of the engine has done so far.
+    /// Returns what the shutdown has done so far.
     pub(crate) fn report(&self) -> ShutdownReport {
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((began, report)) = &*end else { return ShutdownReport::default() };
@@ -215,7 +216,8 @@ impl Engine {
         report
     }
 
-    /// Waits until no call is under way. A call of one pool may need another pool, so all serve until the last call is done.
+    /// Waits until no call is under way. A call of one pool may need another pool, so all pools serve until the last
+    /// call ends.
     pub(crate) async fn finished(&self) {
         loop {
             for pool in &self.pools {
@@ -227,13 +229,13 @@ impl Engine {
         }
     }
 
-    /// Whether no call is under way.
+    /// Reports whether no call is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.pools.iter().all(|pool| pool.shared.is_done())
     }
 
-    /// Drains the calls and ends all workers; returns whether all calls could finish. A second caller waits for the first, and
-    /// may shorten its deadline.
+    /// Drains the calls and ends all workers. Returns whether all calls could finish. A second caller waits for the
+    /// first, and may bring its deadline forward.
     pub(crate) async fn stop(&self, grace: Duration) -> bool {
         self.close();
         self.hasten(after(Instant::now(), grace));
@@ -261,8 +263,8 @@ impl Engine {
         drained
     }
 
-    /// Ends all workers of all pools within one window: the supervisors ask them, then custody's barrier ends all that are
-    /// left at once.
+    /// Ends all workers of all pools within one window: the supervisors ask them to end, then custody's barrier ends
+    /// all that are left at once.
     async fn end_workers(&self) {
         let window = self.window();
         let mut supervisors = pin!(join_all(self.pools.iter().map(|pool| pool.supervisor.stop(window))));
@@ -280,12 +282,12 @@ impl Engine {
         supervisors.await;
     }
 
-    /// The time that workers have to end. The first call opens the window.
+    /// Returns the time that workers have to end. The first call opens the window.
     fn window(&self) -> StopWindow {
         *self.window.get_or_init(|| StopWindow::open(self.stop_grace))
     }
 
-    /// Runs custody's barrier over all that is left of the run, until the window closes. Blocks.
+    /// Runs custody's barrier over all remaining processes of the run, until the window closes. Blocks.
     pub(crate) fn end_processes(&self) -> Option<StopReport> {
         let left = self.window().left();
         let done = self.run.as_ref().map(|run| run.stop_within(left));
@@ -297,7 +299,7 @@ impl Engine {
         done
     }
 
-    /// Gives calls no more time, and kills the processes. The stop under way, or the next one, finds them gone.
+    /// Gives calls no more time, and kills the processes. The current or next stop finds them gone.
     pub(crate) fn kill_now(&self) {
         self.close();
         self.hasten(Instant::now());
@@ -308,7 +310,7 @@ impl Engine {
         }
     }
 
-    /// Moves the deadline of the calls under way to this instant, if that is sooner.
+    /// Moves the deadline of the calls under way forward to this instant, if that is sooner.
     fn hasten(&self, deadline: Instant) {
         self.deadline.send_if_modified(|known| {
             let sooner = known.is_none_or(|known| deadline < known);
@@ -335,7 +337,7 @@ impl Engine {
         }
     }
 
-    /// Takes no more calls and replaces no workers: the caller is about to end them from outside.
+    /// Takes no more calls and replaces no workers, because the caller is about to end them from outside.
     pub(crate) fn give_up(&self) {
         self.close();
         self.hasten(Instant::now());
@@ -354,8 +356,8 @@ impl Engine {
     }
 }
 
-/// Held by a task of the engine's runtime. If the runtime is dropped under the engine, the tasks that could stop it are gone,
-/// and this drop ends the processes.
+/// Held by a task of the engine's runtime. If the runtime is dropped while the engine runs, the tasks that could stop
+/// the engine are gone, and this drop ends the processes.
 struct RuntimeGuard(Arc<Engine>);
 
 impl Drop for RuntimeGuard {
@@ -364,7 +366,7 @@ impl Drop for RuntimeGuard {
             if self.0.claim_end() {
                 shutdown::end_without_runtime(&self.0);
             } else {
-                // The task that claimed the end was dropped with this runtime, too.
+                // The task that claimed the shutdown was dropped with this runtime, too.
                 let _ = self.0.end_processes();
             }
             self.0.mark_closed();

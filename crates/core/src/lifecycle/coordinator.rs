@@ -1,12 +1,12 @@
-//! What signals mean: the first one drains, the second stops now, the third ends the process at once.
+//! The meaning of signals: the first one drains, the second stops now, the third ends the process at once.
 //!
-//! Owns the count and the callbacks; custody owns the handler. Knows no engine: to stop something at a signal, register a
-//! callback or await a [`Stage`].
+//! Owns the count and the callbacks; custody owns the handler. Knows no engine: to stop something on a signal, register
+//! a callback or await a [`Stage`].
 //!
-//! Installing starts three threads, so that a signal needs nothing that the system could refuse by then. One reads the notes of
-//! the handler and counts. It never runs foreign code, not even a waker, so nothing keeps it from the third signal. The other
-//! two call the callbacks of the first and of the second signal, so a callback that hangs holds up only those that were
-//! registered after it for the same signal.
+//! Installation starts three threads in advance, since the system could refuse a thread at the time of a signal. One
+//! thread reads the notes of the handler and counts. It never runs foreign code, not even a waker, so nothing keeps it
+//! from the third signal. The other two call the callbacks of the first and of the second signal. So a callback that
+//! hangs delays only those that were registered after it for the same signal.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use super::shutdown::ignoring_panics;
 use crate::custody::{NotesError, Pid, Signal, SignalNotes, exit_now};
 
-/// How far the end of the process has come.
+/// The progress of the end of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stage {
     /// No signal has come.
@@ -41,7 +41,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Whether this stage is the other one or a later one, whatever the signals.
+    /// Reports whether this stage is the other one or a later one, whatever the signals.
     pub fn is_at_least(self, other: Self) -> bool {
         self.rank() >= other.rank()
     }
@@ -55,7 +55,7 @@ impl Stage {
     }
 }
 
-/// Why the coordinator was not installed. The signal handlers are unchanged.
+/// The reason why the coordinator was not installed. The signal handlers are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CoordinatorError {
@@ -73,7 +73,7 @@ pub enum CoordinatorError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallbackId(u64);
 
-/// Counts the signals of this process. There is at most one coordinator.
+/// The coordinator of this process, which counts its signals. There is at most one.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -132,7 +132,8 @@ impl ShutdownCoordinator {
         Self::install_for(&[Signal::TERM, Signal::INT])
     }
 
-    /// Like [`ShutdownCoordinator::install`], for these signals. A coordinator that is installed takes them in addition.
+    /// Takes over signals like [`ShutdownCoordinator::install`], but these. An installed coordinator takes them in
+    /// addition.
     pub fn install_for(signals: &[Signal]) -> Result<Arc<Self>, CoordinatorError> {
         let mut installed = installed();
         if let Some(coordinator) = &*installed {
@@ -140,14 +141,15 @@ impl ShutdownCoordinator {
                 coordinator.notes.add(signals)?;
                 return Ok(Arc::clone(coordinator));
             }
-            // It belongs to the process that this one was forked from. Its locks may be held for ever, so it is not dropped.
+            // It belongs to the process that this one was forked from. Its locks may be held forever, so it is not
+            // dropped.
             std::mem::forget(installed.take());
         }
         let coordinator = Arc::new(Self::start(signals)?);
         Ok(Arc::clone(installed.insert(coordinator)))
     }
 
-    /// The coordinator of this process, if it is installed.
+    /// Returns the coordinator of this process, if one is installed.
     pub fn get() -> Option<Arc<Self>> {
         installed().clone().filter(|coordinator| coordinator.is_own())
     }
@@ -185,15 +187,15 @@ impl ShutdownCoordinator {
         Ok(())
     }
 
-    /// Registers a callback for the first signal. It runs on a thread of the coordinator, after those that were registered
-    /// before it; if the signal has come already, it runs at once, on the caller's thread. A panic is logged and stops no other
-    /// callback.
+    /// Registers a callback for the first signal. It runs on a thread of the coordinator, after the callbacks that were
+    /// registered before it. If the signal has come already, the callback runs at once, on the caller's thread. A panic
+    /// is logged and stops no other callback.
     pub fn register(&self, name: impl Into<String>, callback: impl FnOnce() + Send + 'static) -> CallbackId {
         self.counter.register(CallbackStage::Drain, name.into(), Box::new(callback))
     }
 
-    /// Registers a callback for the second signal, which cuts work short. It runs on a thread of its own, so it runs even while
-    /// a callback of the first signal, or the runtime, hangs.
+    /// Registers a callback for the second signal, which cuts work short. It runs on a thread of its own, even while a
+    /// callback of the first signal or the runtime hangs.
     pub fn register_now(
         &self,
         name: impl Into<String>,
@@ -207,23 +209,23 @@ impl ShutdownCoordinator {
         self.counter.unregister(id)
     }
 
-    /// Does what a first signal does; does nothing after one. The callbacks run soon, on their own thread.
+    /// Has the effect of a first signal, or none after one. The callbacks run soon, on their own thread.
     pub fn trigger(&self) {
         self.counter.trigger();
     }
 
-    /// Whether a first signal has come, or [`ShutdownCoordinator::trigger`] was called.
+    /// Reports whether a first signal has come or [`ShutdownCoordinator::trigger`] was called.
     pub fn triggered(&self) -> bool {
         self.stage() != Stage::Running
     }
 
-    /// The current stage.
+    /// Returns the current stage.
     pub fn stage(&self) -> Stage {
         self.counter.state().stage
     }
 
-    /// Waits for this stage or a later one, and returns the current stage with its signal. The signal in the argument does not
-    /// matter. After a [`ShutdownCoordinator::reset`] it waits for ever.
+    /// Waits for this stage or a later one, and returns the current stage with its signal. The signal in the argument
+    /// does not matter. After a [`ShutdownCoordinator::reset`], this waits forever.
     pub fn reached(&self, stage: Stage) -> impl Future<Output = Stage> + Send + use<> {
         let mut stages = self.stages();
         async move {
@@ -235,18 +237,19 @@ impl ShutdownCoordinator {
         }
     }
 
-    /// A receiver of the stages.
+    /// Returns a receiver of the stages.
     pub fn stages(&self) -> watch::Receiver<Stage> {
         self.counter.stages.subscribe()
     }
 
-    /// The signals that stay ignored, because they were ignored when the process started.
+    /// Returns the signals that stay ignored, because they were ignored when the process started.
     pub fn ignored(&self) -> Vec<Signal> {
         self.notes.ignored()
     }
 
-    /// Restores the previous handlers and forgets the callbacks; a callback that is running goes on. The next
-    /// [`ShutdownCoordinator::install`] makes a new coordinator. For tests, and for hosts that go on without the library.
+    /// Restores the previous handlers and discards the callbacks; a callback that is running goes on. The next
+    /// [`ShutdownCoordinator::install`] creates a new coordinator. For tests, and for hosts that go on without the
+    /// library.
     pub fn reset(&self) {
         let mut installed = installed();
         if !self.is_own() {
@@ -315,7 +318,7 @@ impl SignalCounter {
         }
         let stage = state.stage;
         drop(state);
-        // The other thread may be ahead: stages only go forward.
+        // The other thread may be ahead, and stages only go forward.
         self.stages.send_if_modified(|published| {
             let later = !published.is_at_least(stage);
             if later {

@@ -1,7 +1,7 @@
 //! The two ways out of a process: in order, by [`exit`], and at once, by [`exit_now`].
 //!
-//! Owns the exit hooks and their time limit. Both ways leave the workers to custody's keeper, which ends them when the host is
-//! gone. Stop the engine first if workers must finish something.
+//! Owns the exit hooks and their time limit. Both ways leave the workers to custody's keeper, which ends them when the
+//! host is gone. If workers must finish something, stop the engine first.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use super::shutdown::ignoring_panics;
 use crate::custody::exit_now;
 
-/// How long an exit may take by default: the hooks, C's `atexit` functions and the flush of stdout together.
+/// The default limit of an exit: for the hooks, C's `atexit` functions and the flush of stdout together.
 pub const EXIT_LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest limit that is used: a year. A longer one could overflow the clock.
+/// The longest limit that takes effect: a year. A longer one could overflow the clock.
 const LONGEST_LIMIT: Duration = Duration::from_hours(24 * 365);
 
 /// The id of an exit hook, for [`forget`].
@@ -34,14 +34,14 @@ struct ExitPlan {
     step: ExitStep,
 }
 
-/// How far the exit has come.
+/// The progress of the exit.
 #[derive(Clone, Copy)]
 enum ExitStep {
-    /// Nobody has called [`exit`].
+    /// [`exit`] was not called.
     Running,
-    /// The hooks run on this thread; the process ends with this status.
+    /// The hooks run on this thread. The process ends with this status.
     Hooks(ThreadId, i32),
-    /// The hooks are done. The rest is up to the system, or to the watchdog.
+    /// The hooks are done. The system or the watchdog does the rest.
     Leaving,
 }
 
@@ -52,8 +52,8 @@ fn state() -> MutexGuard<'static, ExitPlan> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Registers a hook that runs when the process leaves by [`exit`], before the hooks that were registered earlier. Any other way
-/// out (the end of `main`, `std::process::exit`, a signal, a panic that aborts) runs no hook.
+/// Registers a hook that runs when the process leaves through [`exit`], before the hooks that were registered earlier.
+/// Other ways out (the end of `main`, `std::process::exit`, a signal, a panic that aborts) run no hooks.
 pub fn on_exit(name: impl Into<String>, hook: impl FnOnce() + Send + 'static) -> HookId {
     let (name, run) = (name.into(), Box::new(hook));
     let mut state = state();
@@ -73,16 +73,16 @@ pub fn forget(id: HookId) -> bool {
     hook.is_some()
 }
 
-/// Sets how long an [`exit`] may take. An exit that has begun keeps its limit.
+/// Sets the limit of an [`exit`]. An exit that has begun keeps its limit.
 pub fn set_exit_limit(limit: Duration) {
     state().limit = limit;
 }
 
-/// Ends the process in order: runs the hooks, the last one first, then `std::process::exit`.
+/// Ends the process in order: runs the hooks, the last one first, and then `std::process::exit`.
 ///
-/// If that takes longer than the limit (5 s by default), the process ends at once with the same status. So neither a hook that
-/// hangs, nor a function of C's `atexit`, nor a stdout pipe that nobody reads can hold it up. A hook that panics is logged and
-/// stops no other hook. If several threads call `exit`, the first status counts and the others wait for the end.
+/// If that exceeds the limit (5 s by default), the process ends at once with the same status. So a hook that hangs, a
+/// function of C's `atexit`, or a stdout pipe without a reader cannot hold it up. A panic of a hook is logged and stops
+/// no other hook. If several threads call `exit`, the first status counts, and the other threads wait for the end.
 pub fn exit(status: i32) -> ! {
     let here = std::thread::current().id();
     let mut state = state();
@@ -94,7 +94,7 @@ pub fn exit(status: i32) -> ! {
             set_watchdog(limit, status);
             status
         }
-        // A hook called it. It cannot return to that hook, so the other hooks run from here.
+        // A hook called this. It cannot return to that hook, so the other hooks run from here.
         ExitStep::Hooks(thread, first) if thread == here => {
             drop(state);
             first
@@ -108,7 +108,7 @@ pub fn exit(status: i32) -> ! {
     std::process::exit(status)
 }
 
-/// Ends the process with this status when the limit is over.
+/// Ends the process with this status when the limit has passed.
 fn set_watchdog(limit: Duration, status: i32) {
     let deadline = Instant::now() + limit.min(LONGEST_LIMIT);
     let watchdog = std::thread::Builder::new().name("snakepit-exit".to_owned()).spawn(move || {
@@ -124,7 +124,7 @@ fn set_watchdog(limit: Duration, status: i32) {
     }
 }
 
-/// Runs hooks until none is left, those registered meanwhile included. The watchdog bounds them all.
+/// Runs hooks until none is left, including hooks that are registered meanwhile. The watchdog limits them all.
 fn run_hooks() {
     loop {
         let mut state = state();

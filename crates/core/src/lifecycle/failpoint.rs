@@ -1,5 +1,5 @@
-//! Signals on demand at each step of a script, for tests: `SNAKEPIT_SCRIPT_FAULT=stop:15` sends the process signal 15 at the
-//! step `stop`, and `stop:15,cleanup:2` sends two.
+//! Signals on demand at each step of a script, for tests. `SNAKEPIT_SCRIPT_FAULT=stop:15` sends signal 15 to the
+//! process at the step `stop`, and `stop:15,cleanup:2` sends two signals.
 
 /// A step of a script, with its number in `docs/lifecycle.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum ScriptStep {
 #[cfg(not(feature = "failpoints"))]
 pub(crate) fn reach(_: ScriptStep) {}
 
-/// Sends the signals that the variable asks for at this step.
+/// Sends the signals that the variable requests at this step.
 #[cfg(feature = "failpoints")]
 pub(crate) fn reach(step: ScriptStep) {
     let Ok(faults) = std::env::var("SNAKEPIT_SCRIPT_FAULT") else { return };

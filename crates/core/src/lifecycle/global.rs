@@ -6,7 +6,7 @@ use crate::engine::{Builder, EngineError, EnginePhase, Snakepit};
 
 static GLOBAL: Mutex<Option<Snakepit>> = Mutex::new(None);
 
-/// Held while the process-wide engine starts: of two callers at the same time, the second finds the engine of the first.
+/// Held while the process-wide engine starts. Of two concurrent callers, the second finds the engine of the first.
 static STARTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 fn slot() -> MutexGuard<'static, Option<Snakepit>> {
@@ -17,11 +17,12 @@ fn slot() -> MutexGuard<'static, Option<Snakepit>> {
 pub(super) enum GlobalEngine {
     /// Started for the caller.
     Owned(Snakepit),
-    /// Started by someone else.
+    /// Started elsewhere.
     Embedded(Snakepit),
 }
 
-/// Finds the process-wide engine, or starts it by `start`. Waits for the end of one that is stopping, and replaces it.
+/// Finds the process-wide engine, or starts it with `start`. Waits for the end of an engine that is stopping, and
+/// replaces it.
 pub(super) async fn find_or<E>(start: impl AsyncFnOnce() -> Result<Snakepit, E>) -> Result<GlobalEngine, E> {
     let _starting = STARTING.lock().await;
     if let Some(pit) = any() {
@@ -35,7 +36,7 @@ pub(super) async fn find_or<E>(start: impl AsyncFnOnce() -> Result<Snakepit, E>)
     Ok(GlobalEngine::Owned(pit))
 }
 
-/// The engine in the slot, in whatever phase.
+/// Returns the engine in the slot, in whatever phase.
 fn any() -> Option<Snakepit> {
     let mut slot = slot();
     if slot.as_ref().is_some_and(|pit| pit.engine().phase() == EnginePhase::Closed) {
@@ -46,14 +47,16 @@ fn any() -> Option<Snakepit> {
 }
 
 impl Snakepit {
-    /// The process-wide engine, if one is running. [`Builder::start_global`] and [scripts](crate::script) start it.
+    /// Returns the process-wide engine, if one is running. [`Builder::start_global`] and [scripts](crate::script) start
+    /// it.
     pub fn global() -> Option<Self> {
         any().filter(|pit| pit.engine().phase() == EnginePhase::Serving)
     }
 }
 
 impl Builder {
-    /// Like [`Builder::start`], for the process-wide engine that [`Snakepit::global`] finds. It runs until it is stopped.
+    /// Starts an engine like [`Builder::start`], as the process-wide engine that [`Snakepit::global`] finds. It runs
+    /// until it is stopped.
     pub async fn start_global(self) -> Result<Snakepit, EngineError> {
         match find_or(async || self.start().await).await? {
             GlobalEngine::Owned(pit) => Ok(pit),

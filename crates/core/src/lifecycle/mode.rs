@@ -1,4 +1,4 @@
-//! How a script ends its process, and whether it stops the engine: the modes, their names, and how they are parsed.
+//! How a script ends its process, and whether it stops the engine: the modes, their names, and their parsing.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -14,24 +14,24 @@ pub enum ExitMode {
     Halt,
     /// Ends the process in order: exit hooks, then `exit`. The script does not return.
     Stop,
-    /// `Stop` if this script started the engine and the process was started with `--no-halt` (or with
-    /// `SNAKEPIT_NO_HALT=1`), else `None`.
+    /// `Stop` if this script started the engine and the process was started with `--no-halt` (or `SNAKEPIT_NO_HALT=1`),
+    /// otherwise `None`.
     Auto,
 }
 
 /// Whether a script stops the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StopMode {
-    /// If the script started it.
+    /// If the script started the engine.
     #[default]
     IfStarted,
-    /// Always, even if someone else started it.
+    /// Always, even if the engine was started elsewhere.
     Always,
     /// Never.
     Never,
 }
 
-/// An option of a script has an unknown value. Nothing was started.
+/// The error for an unknown value of a script's option. Nothing was started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{value:?} is not a value of {option}: there are {allowed}")]
 pub struct ArgumentError {
@@ -50,7 +50,7 @@ impl From<Infallible> for ArgumentError {
 }
 
 impl ExitMode {
-    /// What the script does, once it is known who started the engine.
+    /// Returns what the script does, once it is known who started the engine.
     pub(super) fn resolve(self, owned: bool, no_halt: bool) -> ExitAction {
         match self {
             Self::Halt => ExitAction::Halt,
@@ -60,7 +60,7 @@ impl ExitMode {
         }
     }
 
-    /// Its name.
+    /// Returns the mode's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -72,7 +72,7 @@ impl ExitMode {
 }
 
 impl StopMode {
-    /// Whether the script stops the engine.
+    /// Reports whether the script stops the engine.
     pub(super) fn stops(self, owned: bool) -> bool {
         match self {
             Self::IfStarted => owned,
@@ -81,7 +81,7 @@ impl StopMode {
         }
     }
 
-    /// Its name.
+    /// Returns the mode's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::IfStarted => "if_started",
@@ -91,7 +91,7 @@ impl StopMode {
     }
 }
 
-/// An [`ExitMode`] without `auto`: what the script really does. (`custody::Exit` is how a process ended.)
+/// An [`ExitMode`] without `auto`: what the script actually does. (`custody::Exit` describes how a process ended.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ExitAction {
     Return,
@@ -110,7 +110,7 @@ impl ExitAction {
 }
 
 impl ExitMode {
-    /// Parses the value of an environment variable; surrounding blanks and case do not matter.
+    /// Parses the value of an environment variable. Surrounding blanks and case do not matter.
     pub(super) fn from_variable(text: &str) -> Result<Self, ArgumentError> {
         text.trim().to_ascii_lowercase().parse()
     }

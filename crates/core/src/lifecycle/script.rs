@@ -1,6 +1,6 @@
-//! Scripts: a function with an engine that starts before it and stops after it, however the function ends.
+//! Scripts: a function with an engine that starts before the function and stops after it, however the function ends.
 //!
-//! Steps 1 to 4; step 5 is in [`shutdown`](super::shutdown).
+//! This file has steps 1 to 4; step 5 is in [`shutdown`](super::shutdown).
 
 use std::any::Any;
 use std::fmt;
@@ -28,13 +28,13 @@ use crate::telemetry::{self, Event};
 /// The variable that has the effect of the argument `--no-halt`.
 const NO_HALT_VARIABLE: &str = "SNAKEPIT_NO_HALT";
 
-/// How long the pools may take to get ready, by default.
+/// The default for how long the pools may take to become ready.
 const AWAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long the function may go on after a signal, once its last call is answered.
+/// How long the function may go on after a signal, once its last call has been answered.
 const LAST_ANSWER_GRACE: Duration = Duration::from_millis(500);
 
-/// Why a script failed.
+/// The reason why a script failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError<E> {
@@ -44,7 +44,7 @@ pub enum ScriptError<E> {
     /// The engine did not start.
     #[error(transparent)]
     Start(EngineError),
-    /// The engine is running, but its pools did not get ready in time.
+    /// The engine is running, but its pools did not become ready in time.
     #[error(
         "the pools of the script did not get ready in time: see the cause, or set a longer await_timeout"
     )]
@@ -54,7 +54,7 @@ pub enum ScriptError<E> {
     Function(E),
 }
 
-/// A script: an engine, a function, and how the process ends. [`script`] makes one.
+/// A script: an engine, a function, and how the process ends. Created by [`script`].
 #[must_use = "a script does nothing until it is run"]
 pub struct Script {
     engine: Builder,
@@ -69,7 +69,7 @@ pub struct Script {
     diagnostics: bool,
 }
 
-/// Makes a script. It starts the engine, unless a process-wide one is running.
+/// Creates a script. It starts the engine, unless a process-wide engine is running.
 ///
 /// ```no_run
 /// use snakepit::lifecycle::ExitMode;
@@ -107,12 +107,13 @@ impl fmt::Debug for Script {
     }
 }
 
-/// How the function of a script ended.
+/// The outcome of a script's function.
 enum ScriptOutcome<T, E> {
     Returned(T),
     Failed(ScriptError<E>),
     Panicked(Box<dyn Any + Send>),
-    /// A signal stopped the engine, and the function failed because a call was refused. That is no failure of the script.
+    /// A signal stopped the engine, and the function failed because a call was refused. This is not a failure of the
+    /// script.
     Cancelled(ScriptError<E>),
     /// A signal ended the script, and the function was dropped.
     Interrupted,
@@ -123,14 +124,14 @@ enum ScriptOutcome<T, E> {
 struct ScriptEngine {
     /// The engine that the function gets.
     pit: Snakepit,
-    /// The process-wide engine; often the same.
+    /// The process-wide engine, which is often the same engine.
     global: Snakepit,
     /// Whether the script started the process-wide engine.
     owned: bool,
 }
 
 impl ScriptEngine {
-    /// The engines that end with the script.
+    /// Returns the engines that end with the script.
     fn engines_to_stop(&self, stop_mode: StopMode) -> Vec<Arc<Engine>> {
         let (own, global) = (self.pit.engine(), self.global.engine());
         let is_separate = !Arc::ptr_eq(own, global);
@@ -154,7 +155,7 @@ impl EngineAnnouncement {
 }
 
 impl Script {
-    /// Sets what becomes of the process: an [`ExitMode`], or its name. Overrides the environment.
+    /// Sets what happens to the process: an [`ExitMode`], or its name. Overrides the environment.
     pub fn exit_mode<M>(mut self, mode: M) -> Self
     where
         M: TryInto<ExitMode>,
@@ -182,13 +183,13 @@ impl Script {
         self
     }
 
-    /// Begins the function before all workers are ready.
+    /// Calls the function before all workers are ready.
     pub fn without_await_pool(mut self) -> Self {
         self.await_pool = false;
         self
     }
 
-    /// How long the function waits for the workers; a minute unless it is set.
+    /// Sets how long the function waits for the workers. The default is one minute.
     pub fn await_timeout(mut self, timeout: Duration) -> Self {
         self.await_timeout = timeout;
         self
@@ -206,13 +207,13 @@ impl Script {
         self
     }
 
-    /// Leaves SIGTERM and SIGINT alone. Otherwise they end the script in order, unless it is embedded.
+    /// Leaves SIGTERM and SIGINT alone. Otherwise they end the script in order, unless the script is embedded.
     pub fn without_signals(mut self) -> Self {
         self.signals = false;
         self
     }
 
-    /// Does not log, before the shutdown begins, why the function failed.
+    /// Disables the log of the function's failure, which is otherwise written before the shutdown begins.
     pub fn without_diagnostics(mut self) -> Self {
         self.diagnostics = false;
         self
@@ -262,7 +263,7 @@ impl Script {
         }
     }
 
-    /// Like [`Script::run`], for a `main` without a runtime.
+    /// Runs the script like [`Script::run`], for a `main` without a runtime.
     pub fn run_blocking<T, E, F>(self, function: F) -> Result<T, ScriptError<E>>
     where
         F: AsyncFnOnce(Snakepit) -> Result<T, E>,
@@ -275,7 +276,7 @@ impl Script {
         runtime.block_on(self.run(function))
     }
 
-    /// 1: Finds the modes that apply. Warns once per process of an invalid or deprecated variable.
+    /// 1: Determines the modes. Warns once per process of an invalid or deprecated variable.
     fn resolve<E>(&self) -> Result<(ExitMode, StopMode), ScriptError<E>> {
         static WARNED: Once = Once::new();
         static DEPRECATED: Once = Once::new();
@@ -317,7 +318,8 @@ impl Script {
         Ok((mode, stop_mode))
     }
 
-    /// 2, or `None` if a signal comes first. A start that has no engine yet cannot end in order, so it goes on until it has one.
+    /// 2: Starts the engine, or returns `None` if a signal comes first. Until a start has an engine, it cannot end in
+    /// order, so it goes on until then.
     async fn start_or_signal<E>(
         &mut self,
         signals: &ScriptSignals,
@@ -401,8 +403,8 @@ impl Script {
         }
     }
 
-    /// After the first signal: waits until the calls in flight have ended. A function that waits for [`Snakepit::stopping`] gets
-    /// the whole grace period.
+    /// Waits, after the first signal, until the calls in flight have ended. A function that waits for
+    /// [`Snakepit::stopping`] gets the whole grace period.
     async fn grace_over(&self, pit: &Snakepit, signals: &ScriptSignals) {
         let calls_ended = async {
             let waits_for_an_answer = !pit.engine().is_idle();
@@ -420,7 +422,8 @@ impl Script {
         }
     }
 
-    /// Logs why the function failed, before the shutdown: on the way out of the process nothing is written any more.
+    /// Logs why the function failed. This happens before the shutdown, because nothing is written once the process is
+    /// leaving.
     fn log_failure<T, E: fmt::Display>(&self, outcome: &ScriptOutcome<T, E>) {
         if !self.diagnostics {
             return;
@@ -451,8 +454,8 @@ impl Script {
         let (status, exit) = match outcome {
             ScriptOutcome::Returned(_) => (0, exit),
             ScriptOutcome::Failed(_) | ScriptOutcome::Panicked(_) => (1, exit),
-            // There is no value to return, and an error would make the caller exit as failed. The signal asked the process to
-            // end, so it ends.
+            // There is no value to return, and an error would make the caller exit with a failure. The signal asked the
+            // process to end, so the process ends.
             ScriptOutcome::Cancelled(_) | ScriptOutcome::Interrupted => (0, by_signal),
         };
         Shutdown {
@@ -470,8 +473,8 @@ impl Script {
     }
 }
 
-/// Whether a function failed because the engine takes no more calls. Its error can be of any type, so the text decides: that of
-/// [`CallError::Stopped`], alone, wrapped transparently, or in a chain such as anyhow's.
+/// Reports whether a function failed because the engine takes no more calls. Its error can be of any type, so the text
+/// decides: that of [`CallError::Stopped`], alone, wrapped transparently, or in a chain such as anyhow's.
 fn is_refused_call<E: fmt::Display>(error: &ScriptError<E>) -> bool {
     match error {
         ScriptError::NotReady(error) => matches!(error, CallError::Stopped),
@@ -488,7 +491,7 @@ async fn start_engine(
     if await_pool { builder.start_with(started).await } else { builder.start_in_background().await }
 }
 
-/// Whether the process was told not to end by itself.
+/// Reports whether the process was started with the request not to halt.
 fn no_halt() -> bool {
     std::env::args_os().skip(1).any(|argument| argument == "--no-halt")
         || std::env::var(NO_HALT_VARIABLE).is_ok_and(|value| is_truthy(&value))

@@ -1,6 +1,6 @@
-//! Which exit mode applies: the precedence table, rule by rule.
+//! The choice of the exit mode: the precedence table, rule by rule.
 //!
-//! Pure: reads no clock and no environment, and logs nothing. The caller brings the inputs and reports the result.
+//! Pure: reads no clock and no environment, and logs nothing. The caller provides the inputs and reports the result.
 
 use std::ffi::OsStr;
 
@@ -20,7 +20,7 @@ pub(super) struct ExitModeInputs<'a> {
     pub(super) halt_variable: Option<&'a OsStr>,
 }
 
-/// Which input decided.
+/// The input that decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ExitModeSource {
     ExitMode,
@@ -42,7 +42,7 @@ impl ExitModeSource {
     }
 }
 
-/// The exit mode that applies, and why.
+/// The exit mode that applies, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Selection {
     pub(super) source: ExitModeSource,
@@ -76,7 +76,7 @@ fn first_rule(
     if inputs.halt == Some(true) {
         return (ExitModeSource::Halt, "true".to_owned(), ExitMode::Halt);
     }
-    // 3. The variable. An empty value counts as unset, and so does an unknown one, which is reported.
+    // 3. The variable. An empty value counts as unset. An unknown value does, too, but is reported.
     if let Some(value) = inputs.exit_variable.map(OsStr::to_string_lossy)
         && !value.trim().is_empty()
     {
@@ -95,7 +95,7 @@ fn first_rule(
     (ExitModeSource::Default, String::new(), ExitMode::default())
 }
 
-/// Whether a value means yes.
+/// Reports whether a value means yes.
 pub(super) fn is_truthy(text: &str) -> bool {
     matches!(text.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "y" | "on")
 }

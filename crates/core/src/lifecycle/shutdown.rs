@@ -1,12 +1,12 @@
-//! Step 5: the one way in which engines stop, whoever asks for it.
+//! Step 5: the one way in which engines stop, whatever the cause.
 //!
 //! ```text
 //! a  report that it begins      c  stop: drain, then end the workers      e  return, exit in order, or halt
 //! b  capture the targets        d  clean up: custody's barrier over them
 //! ```
 //!
-//! Every step is bounded and may be repeated: a second shutdown of an engine waits for the first, or hastens it, and then finds
-//! nothing to do.
+//! Every step is bounded and may be repeated. A second shutdown of an engine waits for the first or hastens it, and
+//! then finds nothing to do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use crate::telemetry::{self, Event};
 /// The default grace period of the calls under way.
 pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
-/// The default limit of the cleanup. Custody's own times are far below it.
+/// The default limit of the cleanup. Custody's own limits are far below it.
 pub(crate) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long workers may take to be gone beyond their stop window. Only a bug can take that long.
+/// How long workers may take to be gone after their stop window. Only a bug takes that long.
 pub(crate) const ENDING: Duration = Duration::from_secs(30);
 
-/// Who asked for the shutdown.
+/// The cause of a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ShutdownCause {
     /// A script whose function has ended.
@@ -58,7 +58,7 @@ impl ShutdownCause {
     }
 }
 
-/// A shutdown: which engines stop, how, and what becomes of the process.
+/// A shutdown: which engines stop, how, and what happens to the process.
 #[derive(Debug)]
 pub(crate) struct Shutdown {
     pub(crate) cause: ShutdownCause,
@@ -68,7 +68,8 @@ pub(crate) struct Shutdown {
     pub(crate) status: i32,
     /// The run of the engine, for events.
     pub(crate) run_id: Option<RunId>,
-    /// What becomes of the process if a second signal cuts the shutdown short; `None` if others answer signals.
+    /// What happens to the process if a second signal cuts the shutdown short. `None` if this shutdown does not react
+    /// to signals.
     pub(crate) if_cut_short: Option<ExitAction>,
     /// The engines to stop.
     pub(crate) engines: Vec<Arc<Engine>>,
@@ -77,22 +78,22 @@ pub(crate) struct Shutdown {
     pub(crate) cleanup_timeout: Duration,
 }
 
-/// How a shutdown ended.
+/// The result of a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ShutdownOutcome {
-    /// The status for the exit of the process.
+    /// The exit status of the process.
     pub(crate) status: i32,
     /// Whether all calls could finish.
     pub(crate) drained: bool,
 }
 
-/// An engine and the workers that must be gone in the end, captured before the stop forgets them.
+/// An engine and the workers that must be gone in the end. Captured before the stop, which discards them.
 struct CleanupTarget {
     engine: Arc<Engine>,
     workers: Vec<custody::WorkerProcess>,
 }
 
-/// How the cleanup ended.
+/// The result of a cleanup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CleanupOutcome {
     /// No process is left.
@@ -114,7 +115,7 @@ impl CleanupOutcome {
 }
 
 impl Shutdown {
-    /// A shutdown of one engine that leaves the process alone.
+    /// Creates a shutdown of one engine that leaves the process alone.
     pub(crate) fn of(engine: &Arc<Engine>, cause: ShutdownCause, grace: Duration) -> Self {
         Self {
             cause,
@@ -150,7 +151,7 @@ impl Shutdown {
         self.apply_second_signal();
         self.emit_exit();
         logging::flush().await;
-        // After the events and the log: those who wait for the end must have seen both.
+        // After the events and the log, so that a caller that waits for the end finds both.
         for engine in &self.engines {
             engine.mark_closed();
         }
@@ -182,7 +183,7 @@ impl Shutdown {
         drained
     }
 
-    /// How long the drain and the end of the workers may take together.
+    /// Returns how long the drain and the end of the workers may take together.
     fn stop_limit(&self) -> Duration {
         self.grace.saturating_add(self.longest_window()).saturating_add(ENDING)
     }
@@ -211,7 +212,7 @@ impl Shutdown {
         self.emit_cleanup(outcome, killed, began.elapsed());
     }
 
-    /// A second signal decides the status, whenever it came.
+    /// Lets a second signal decide the status, whenever it came.
     fn apply_second_signal(&mut self) {
         let stage = ShutdownCoordinator::get().map(|coordinator| coordinator.stage());
         if let (Some(exit), Some(Stage::StopNow { signal })) = (self.if_cut_short, stage) {
@@ -220,7 +221,7 @@ impl Shutdown {
         }
     }
 
-    /// e: Leaves the process as asked. Nothing is written from here on.
+    /// e: Leaves the process as requested. Nothing is written from here on.
     fn leave(&self) {
         match self.exit {
             ExitAction::Return => {}
@@ -230,7 +231,7 @@ impl Shutdown {
     }
 }
 
-/// Engines whose shutdown has begun. If its future is dropped, the shutdown goes on without it.
+/// A guard of engines whose shutdown has begun. If its future is dropped, the shutdown goes on without it.
 struct ShutdownGuard {
     engines: Vec<Arc<Engine>>,
     cause: ShutdownCause,
@@ -262,7 +263,7 @@ impl Drop for ShutdownGuard {
     }
 }
 
-/// The engines of a script whose function is running. If the future of the script is dropped, the engines end.
+/// A guard of the engines of a script whose function is running. If the script's future is dropped, the engines end.
 pub(super) struct ScriptGuard(Vec<Arc<Engine>>);
 
 impl ScriptGuard {
@@ -285,7 +286,7 @@ impl Drop for ScriptGuard {
     }
 }
 
-/// Runs code whose panic must not change how an engine or a process ends: logging panics if nobody can write the log.
+/// Runs code whose panic must not change how an engine or a process ends. Logging panics if the log cannot be written.
 pub(crate) fn ignoring_panics(work: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(work));
 }
@@ -307,8 +308,8 @@ impl CleanupTarget {
         engine.run().map(|run| Self { engine: Arc::clone(engine), workers: run.workers() })
     }
 
-    /// Returns the report if no process is left. Runs on a thread of its own: it blocks, and a runtime that is busy or ends must
-    /// not wait for it.
+    /// Returns the report if no process is left. Runs on a thread of its own, because it blocks and must not depend on
+    /// a runtime that is busy or ends.
     async fn clear(self) -> Option<StopReport> {
         let (done, cleared) = oneshot::channel();
         let clear = move || {
@@ -321,8 +322,8 @@ impl CleanupTarget {
     }
 }
 
-/// Ends the processes of an engine whose runtime is dropped or not driven, so that no task can stop it in order. Blocks for a
-/// bounded time.
+/// Ends the processes of an engine whose runtime is dropped or not driven, so that no task can stop it in order. Blocks
+/// for a bounded time.
 pub(crate) fn end_without_runtime(engine: &Arc<Engine>) {
     let shutdown = Shutdown::of(engine, ShutdownCause::Drop, Duration::ZERO);
     let began = Instant::now();
@@ -338,7 +339,7 @@ pub(crate) fn end_without_runtime(engine: &Arc<Engine>) {
     shutdown.emit_exit();
 }
 
-/// Emits an event of a shutdown: the fields that all of them have, and its own.
+/// Emits an event of a shutdown, with the common fields and its own.
 macro_rules! emit_event {
     ($shutdown:expr, $event:ident $(, $field:ident: $value:expr)*) => {
         emit(Event::$event {

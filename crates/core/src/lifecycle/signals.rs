@@ -1,4 +1,4 @@
-//! Signals while a script runs: who answers them, and what happens if the script is stuck.
+//! Signals while a script runs: which scripts react to them, and what happens if a script is stuck.
 
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use super::shutdown::ignoring_panics;
 use crate::custody;
 use crate::engine::Snakepit;
 
-/// How long a script may take to leave the process after a second signal. Then a thread leaves for it.
+/// How long a script may take to leave the process after a second signal. After that, a thread ends the process.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The signals of a script, for as long as it runs; `None` if the script leaves signals alone.
+/// The signals of a script, while it runs. `None` if the script leaves signals alone.
 pub(super) struct ScriptSignals(Option<SignalRegistration>);
 
 struct SignalRegistration {
@@ -23,10 +23,10 @@ struct SignalRegistration {
     _over: SyncSender<()>,
 }
 
-/// The scripts of this process that answer signals: one may begin while another ends.
+/// The number of scripts in this process that react to signals: one may begin while another ends.
 struct ScriptCount {
     count: usize,
-    /// The first script installed the coordinator, so the last one resets it.
+    /// Whether the first script installed the coordinator, so that the last one resets it.
     installed_coordinator: bool,
 }
 
@@ -37,10 +37,11 @@ fn scripts() -> MutexGuard<'static, ScriptCount> {
 }
 
 impl ScriptSignals {
-    /// Takes the signals over, unless the script does not want them or the process has an engine already: then they belong to
-    /// whoever started that engine. If the coordinator cannot be installed, signals keep their default.
+    /// Takes over the signals, unless the script does not want them or the process has an engine already. In the latter
+    /// case, the signals belong to the code that started that engine. If the coordinator cannot be installed, signals
+    /// keep their default.
     ///
-    /// A script that is stuck leaves the process by `leave`.
+    /// A script that is stuck leaves the process through `leave`.
     pub(super) fn begin(wanted: bool, leave: fn(i32) -> !) -> Self {
         if !wanted || Snakepit::global().is_some() {
             return Self(None);
@@ -60,7 +61,7 @@ impl ScriptSignals {
         };
         let (over, script) = mpsc::sync_channel::<()>(0);
         let watchdog = coordinator.register_now("script", move || {
-            // The runtime may be blocked, and the script with it: end the workers from here.
+            // The runtime may be blocked, and the script with it, so this thread ends the workers.
             let _ = custody::end_all(Duration::ZERO);
             let is_stuck = script.recv_timeout(LEAVE_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout);
             if let (true, Some(Stage::StopNow { signal })) = (is_stuck, stage()) {
@@ -71,7 +72,7 @@ impl ScriptSignals {
         Self(Some(SignalRegistration { coordinator, watchdog, _over: over }))
     }
 
-    /// Leaves signals alone.
+    /// Returns a value that leaves signals alone.
     pub(super) fn none() -> Self {
         Self(None)
     }
@@ -93,12 +94,12 @@ impl ScriptSignals {
         }
     }
 
-    /// Whether a signal has asked the script to end.
+    /// Reports whether a signal has asked the script to end.
     pub(super) fn have_come(&self) -> bool {
         self.0.as_ref().is_some_and(|registration| registration.coordinator.triggered())
     }
 
-    /// Whether the script answers signals.
+    /// Reports whether the script reacts to signals.
     pub(super) fn are_answered(&self) -> bool {
         self.0.is_some()
     }

@@ -1,13 +1,14 @@
-//! How long the workers of an engine have to end when it stops. No other place decides this.
+//! The time that the workers of an engine have to end when it stops. It is decided only here.
 //!
 //! ```text
 //! calls drain ──► open ────────────────── half-time ────────────────── end
-//!                  │ goodbye to each       │ TERM to whoever is left    │ KILL to whoever is left
+//!                  │ goodbye to each       │ TERM to the rest           │ KILL to the rest
 //!                  │◄──────────────── cleanup_on_stop_timeout_ms ──────►│
 //! ```
 //!
-//! All workers of all pools share one window. A worker gets TERM before half-time if there is no goodbye to wait for: its
-//! adapter has none, or one of its calls was cut short. Without `cleanup_on_stop` the window is empty: KILL at once.
+//! All workers of all pools share one window. A worker gets TERM before half-time if there is no goodbye to wait for,
+//! because its adapter has none or one of its calls was cut short. Without `cleanup_on_stop` the window is empty, and
+//! workers get KILL at once.
 
 use std::time::Duration;
 
@@ -25,18 +26,18 @@ pub(crate) struct StopWindow {
 }
 
 impl StopWindow {
-    /// Opens a window now. `grace` is [`custody::Config::grace`](crate::custody::Config::grace).
+    /// Opens a window now. `grace` comes from [`custody::Config::grace`](crate::custody::Config::grace).
     pub(crate) fn open(grace: Duration) -> Self {
         let now = Instant::now();
         Self { term_at: after(now, grace / 2), kill_at: after(now, grace) }
     }
 
-    /// Whether workers get a goodbye or TERM before KILL.
+    /// Reports whether workers get a goodbye or TERM before KILL.
     pub(crate) fn asks(self) -> bool {
         self.term_at < self.kill_at
     }
 
-    /// The time until KILL.
+    /// Returns the time until KILL.
     pub(crate) fn left(self) -> Duration {
         self.kill_at.saturating_duration_since(Instant::now())
     }

@@ -1,4 +1,4 @@
-//! Whether a worker was ended from outside, as far as a start or a reload must know.
+//! Whether a worker was ended from outside. Starts and reloads must know that.
 
 use rustix::process::Signal;
 

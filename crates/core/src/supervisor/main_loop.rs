@@ -49,7 +49,7 @@ pub(super) struct SupervisedWorker {
     pub(super) worker: Arc<Worker>,
     /// The task that manages the worker.
     pub(super) task: Id,
-    /// Why the worker must be replaced, if it must.
+    /// Why the worker must be replaced, or `None` if it need not be.
     pub(super) due: Option<ReplaceMark>,
     /// Whether the worker is so far beyond its term that it gets no more calls.
     pub(super) is_worn_out: bool,
@@ -106,9 +106,9 @@ pub(super) struct Supervisor {
     pub(super) sizer: Option<Sizer>,
     pub(super) sized_at: Instant,
     pub(super) looked_at: Instant,
-    /// When the next session may expire.
+    /// The time at which the next session may expire.
     pub(super) sessions_at: Instant,
-    /// When the next due worker may be replaced.
+    /// The time from which the next due worker may be replaced.
     pub(super) next_replacement: Instant,
     /// The number of calls that were given to workers that are gone.
     pub(super) buried_calls: u64,
@@ -259,7 +259,7 @@ impl Supervisor {
     pub(super) fn target(&self) -> usize {
         match self.generation.config.debug {
             _ if self.asleep => 0,
-            // One worker for each call that waits.
+            // One worker for each waiting call.
             true => self.target.min(self.shared.scheduler().depth()),
             false => self.target,
         }

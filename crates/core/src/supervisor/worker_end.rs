@@ -126,7 +126,7 @@ impl Supervisor {
         }
     }
 
-    /// Removes the worker of a task that panicked. The panic is a fault of the worker's adapter.
+    /// Removes the worker of a task that panicked. The panic is the fault of the worker's adapter.
     fn strike(&mut self, task: Id, panic: &JoinError) -> String {
         self.starting.remove(&task);
         self.leaving.retain(|member| member.task != task);
@@ -139,7 +139,7 @@ impl Supervisor {
         said
     }
 
-    /// Taints the place of a worker that died of it: the place is not used for a while.
+    /// Taints the place of a worker if the place caused its death. A tainted place is not used for a while.
     fn look_for_taint(&mut self, place: &Assignment, autopsy: &Autopsy) {
         let policy = &self.generation.config.taint;
         let exit = WorkerExit {

@@ -51,7 +51,7 @@ pub(crate) fn check(tier: Tier) -> Result<(), String> {
 }
 
 /// Runs the keeper's program to try the namespaces with the same system calls that a shim makes.
-#[expect(clippy::disallowed_methods, reason = "a trial run of the keeper's program, which ends by itself")]
+#[expect(clippy::disallowed_methods, reason = "a trial run of the keeper's program, which ends on its own")]
 fn namespace() -> Result<(), String> {
     let program = keeper_link::program().map_err(|error| error.to_string())?;
     let mut child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))

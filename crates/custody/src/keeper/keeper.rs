@@ -324,7 +324,7 @@ impl Keeper {
     fn host_gone(&mut self) {
         if self.phase != RunPhase::Orphaned {
             self.phase = RunPhase::Orphaned;
-            // Many processes are about to end and nobody waits for an answer, so long time slices are better now.
+            // Many processes are about to end and no host waits for an answer, so long time slices are better now.
             sys::request_time_slice(TimeSlice::Usual);
             self.epoll.remove(self.control);
             self.epoll.remove(self.descriptors.host.as_raw_fd());

@@ -1,4 +1,4 @@
-//! The start of a worker: shims made ahead of need, orders assigned to them, intent and record before the gate.
+//! The start of a worker: shims created ahead of need, orders assigned to them, intent and record before the gate.
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,12 +16,12 @@ use crate::workers::{KeptWorker, LaunchState, QueuedSpawn, ShimEntry, ShimRole, 
 impl Keeper {
     pub(crate) fn spawn(&mut self, key: u64, worker: Vec<u8>, orders: &[u8], mut fds: Vec<OwnedFd>) {
         if fds.is_empty() {
-            // The keeper is out of descriptors, and the socket for the answer was lost on the way. That it is closed tells the
-            // host enough.
+            // The keeper has no free descriptor, and the socket for the answer was lost on the way. The host sees that
+            // the socket is closed.
             return;
         }
         let answer = fds.remove(0);
-        // Ends first: a dead worker's end precedes its replacement's intent.
+        // Records ends first, so that a dead worker's end precedes its replacement's intent.
         self.reap();
         let refused = if self.phase == RunPhase::Serving {
             hit("keeper.request", key).err().map(|error| (SpawnStage::Request, error))
@@ -39,7 +39,8 @@ impl Keeper {
         self.ensure_spares(self.orders.len());
     }
 
-    /// Makes sure that so many shims are starting or spare. If one cannot be made, the oldest spawn fails.
+    /// Makes sure that at least `wanted` shims are starting or spare. If a shim cannot be created, the oldest spawn
+    /// fails.
     pub(crate) fn ensure_spares(&mut self, wanted: usize) {
         for _ in self.idle()..wanted {
             if self.phase != RunPhase::Serving {
@@ -85,7 +86,7 @@ impl Keeper {
         };
         #[cfg(feature = "failpoints")]
         failpoint::know_shim(pid);
-        // Read the shim's identity while it makes its process.
+        // Read the shim's identity while the shim creates its process.
         let read = hit("keeper.shim_cloned", serial).and_then(|()| self.identities.read_briefly(pid, &pidfd));
         let (process, failure) = match read {
             Ok(process) => (process, None),
@@ -135,7 +136,7 @@ impl Keeper {
             match self.write_birth(&record) {
                 Ok(()) => self.open_gate(serial, order, record, pidfd),
                 Err(error) => {
-                    // Nothing ran: the process goes on waiting at the gate.
+                    // Nothing ran, so the process keeps waiting at the gate.
                     if let Some(shim) = self.shims.get_mut(&serial) {
                         shim.role = ShimRole::Spare { worker, pidfd };
                     }
@@ -145,7 +146,8 @@ impl Keeper {
         }
     }
 
-    /// Writes intent and record at once: both are on file before the process gets its orders, or neither is.
+    /// Writes intent and record in one write, so that both or neither are in the ledger before the process gets its
+    /// orders.
     pub(crate) fn write_birth(&mut self, record: &Record) -> Result<()> {
         hit("keeper.intent", record.key)?;
         let Some(ledger) = &mut self.ledger else { return Ok(()) };
@@ -163,7 +165,7 @@ impl Keeper {
         }
         let intent = Record { kind: RecordKind::Intent, ..record.clone() };
         ledger.append(&[&intent, record])?;
-        // A fault after the write: the record has to be revoked.
+        // Simulates a fault after the write: the record has to be revoked.
         hit("keeper.record_written", record.key).inspect_err(|_| self.write_end(record.clone(), -1))
     }
 
@@ -178,7 +180,7 @@ impl Keeper {
         let launch = match sent {
             Ok(()) => LaunchState::PastGate { pidfd },
             Err(error) => {
-                // The process has no orders and will get none. The end of its shim tells the host.
+                // The process has no orders and gets none. The host learns of the failure from the end of the shim.
                 let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
                 let stage = match sys::errno(&error) {
                     sys::EPIPE | sys::ECONNRESET => SpawnStage::ShimDied,

@@ -1,4 +1,4 @@
-//! The workers of the run as the keeper sees them: reports from shims and gates, and their end.
+//! The workers of the run as the keeper sees them: reports from shims and gates, and their ends.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -11,7 +11,7 @@ use crate::shim::{FromShim, PROCESSES_LEFT, ToShim};
 use crate::sys;
 use crate::wire::{MessageReader, SpawnAnswer, SpawnStage, ToHost, WireTier, WorkerEnd};
 
-/// A shim and the process that it put at the gate.
+/// A shim and the process that it created at the gate.
 pub(crate) struct ShimEntry {
     pub(crate) process: ProcessIdentity,
     /// Closed once the host is gone.
@@ -21,34 +21,34 @@ pub(crate) struct ShimEntry {
     pub(crate) end: Option<WorkerEnd>,
     /// The worker's main process, once its program runs.
     pub(crate) watched: Option<OwnedFd>,
-    /// Whether the main process ended while its shim lived.
+    /// Whether the main process ended while its shim was alive.
     pub(crate) worker_ended: bool,
     /// How the main process ended, if the keeper had to reap it.
     pub(crate) seen_end: Option<WorkerEnd>,
-    /// Whether its pid may mean another process by now.
+    /// Whether the shim is reaped, so that its pid may belong to another process.
     pub(crate) reaped: bool,
 }
 
 pub(crate) enum ShimRole {
-    /// It is being started.
+    /// The shim is being started.
     Starting { failure: Option<(SpawnStage, i32)> },
-    /// Its process waits at the gate.
+    /// The shim's process waits at the gate.
     Spare { worker: ProcessIdentity, pidfd: OwnedFd },
-    /// Its process has its orders.
+    /// The shim's process has its orders.
     Serving(KeptWorker),
 }
 
 pub(crate) struct KeptWorker {
     pub(crate) key: u64,
     pub(crate) record: Record,
-    /// Where the host waits for its answer.
+    /// The socket on which the host waits for the answer.
     pub(crate) answer: Option<OwnedFd>,
     pub(crate) launch: LaunchState,
 }
 
-/// How far the launch of a worker is.
+/// The progress of a worker's launch.
 pub(crate) enum LaunchState {
-    /// The process is on record and has its orders.
+    /// The process is recorded and has its orders.
     PastGate {
         pidfd: OwnedFd,
     },
@@ -56,7 +56,7 @@ pub(crate) enum LaunchState {
         stage: SpawnStage,
         errno: i32,
     },
-    /// The program runs, and the host knows.
+    /// The program runs, and the host was informed.
     Running,
 }
 
@@ -67,9 +67,9 @@ const DIED: (SpawnStage, i32) = (SpawnStage::ShimDied, sys::ECHILD);
 pub(crate) struct QueuedSpawn {
     pub(crate) key: u64,
     pub(crate) worker: Vec<u8>,
-    /// Where the host waits for the answer.
+    /// The socket on which the host waits for the answer.
     pub(crate) answer: OwnedFd,
-    /// What passes the gate.
+    /// The packet that passes the gate.
     pub(crate) packet: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
 }
@@ -93,7 +93,7 @@ impl Keeper {
                 Ok((length @ 1.., fds)) => (length, fds),
                 Err(error) if sys::errno(&error) == sys::EAGAIN => return,
                 Ok(_) | Err(_) => {
-                    // The kernel reports its end, not its socket.
+                    // The kernel reports the shim's end. The closed socket does not.
                     self.epoll.remove(socket.as_raw_fd());
                     return;
                 }
@@ -104,7 +104,7 @@ impl Keeper {
                     if let Some(pidfd) = fds.pop() {
                         self.process_at_gate(serial, pidfd);
                     } else {
-                        // The keeper is out of descriptors: it must not keep a process that it cannot hold.
+                        // The keeper has no free descriptor. It must not keep a process without a pidfd.
                         shim.role = ShimRole::Starting { failure: Some((SpawnStage::Identity, sys::EMFILE)) };
                         end_shim(shim);
                     }
@@ -132,7 +132,7 @@ impl Keeper {
         }
     }
 
-    /// A process waits at the gate: reads its identity and assigns a spawn to it.
+    /// Handles a process that waits at the gate: reads its identity and assigns a spawn to it.
     pub(crate) fn process_at_gate(&mut self, serial: u64, pidfd: OwnedFd) {
         let identity = hit("keeper.identity", serial).and_then(|()| {
             let pid = pid_of(pidfd.as_raw_fd())?;
@@ -148,13 +148,14 @@ impl Keeper {
                 if let (Err(error), ShimRole::Starting { failure }) = (&outcome, &mut shim.role) {
                     failure.get_or_insert((SpawnStage::Identity, sys::errno(error)));
                 }
-                // Its shim, whose memory it borrows, sees it end.
+                // The shim whose memory the process borrows sees the end of the process.
                 let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
             }
         }
     }
 
-    /// A failure that the worker reports before its program runs; the end of the gate means that the program runs.
+    /// Handles a failure that the worker reports before its program runs, or the end of the gate, which means that the
+    /// program runs.
     pub(crate) fn on_gate_message(&mut self, serial: u64) {
         let Some(shim) = self.shims.get_mut(&serial) else { return };
         let Some(gate) = &shim.gate else { return };
@@ -171,10 +172,10 @@ impl Keeper {
         let gate = shim.gate.take();
         let mut untold = false;
         match (&mut shim.role, word) {
-            // What the process reports itself is more precise than that it is gone.
+            // The process's own report is more precise than the fact that the process is gone.
             (ShimRole::Starting { failure }, word) => *failure = word.or(*failure).or(Some(DIED)),
             (ShimRole::Spare { worker, .. }, word) => {
-                // Its process is gone or ending: it gets no orders.
+                // The process is gone or ending, so it gets no orders.
                 self.discarded.insert(worker.pid);
                 shim.role = ShimRole::Starting { failure: Some(word.unwrap_or(DIED)) };
             }
@@ -192,7 +193,7 @@ impl Keeper {
         }
         self.watch_worker(serial);
         if untold {
-            // Nobody waits for the worker any more.
+            // The host no longer waits for the worker.
             if let Some(shim) = self.shims.get(&serial) {
                 send_to(shim, &ToShim::Kill);
             }
@@ -205,7 +206,7 @@ impl Keeper {
         }
     }
 
-    /// Watches the worker's main process, in case its shim cannot.
+    /// Watches the worker's main process, in case its shim cannot do so.
     fn watch_worker(&mut self, serial: u64) {
         let Some(shim) = self.shims.get_mut(&serial) else { return };
         shim.watched.take_if(|pidfd| self.worker_ends.add(pidfd.as_raw_fd(), serial).is_err());
@@ -232,10 +233,10 @@ impl Keeper {
         }
     }
 
-    /// A shim has ended: so has its worker, or it is among the orphans.
+    /// Handles the end of a shim. Its worker has ended too, or is among the orphans.
     pub(crate) fn on_shim_end(&mut self, serial: u64, status: i32) {
         if self.phase == RunPhase::Orphaned {
-            // Nothing is reported, and the directory will be removed. Everybody in the run's cgroup is killed.
+            // Nothing is reported, and the directory will be removed. All processes in the run's cgroup are killed.
             self.shims.remove(&serial);
             self.left_behind |= status == PROCESSES_LEFT << 8;
             if status != 0 && self.cgroup.is_some() {
@@ -246,7 +247,7 @@ impl Keeper {
         if let Some(shim) = self.shims.get_mut(&serial) {
             shim.reaped = true;
         }
-        // The last messages of shim and worker may still be in their sockets.
+        // The last messages from shim and worker may still be in their sockets.
         self.on_shim_message(serial);
         self.on_gate_message(serial);
         let Some(shim) = self.shims.remove(&serial) else { return };
@@ -271,7 +272,7 @@ impl Keeper {
         }
     }
 
-    /// Notes the end of a process that a shim left.
+    /// Records the end of a process that a shim left.
     fn reap_orphan(&mut self, waited: &sys::ReapedChild) {
         for known in [&mut self.discarded, &mut self.unkillable, &mut self.escaped] {
             known.remove(&waited.pid);
@@ -286,7 +287,7 @@ impl Keeper {
         }
     }
 
-    /// A shim ended before it had orders. If a spawn was waiting for it, that spawn fails.
+    /// Handles a shim that ended before it had orders. If a spawn was waiting for it, that spawn fails.
     pub(crate) fn start_failed(&mut self, failure: Option<(SpawnStage, i32)>) {
         if self.orders.len() > self.idle()
             && let Some(order) = self.orders.pop_front()
@@ -296,7 +297,7 @@ impl Keeper {
         }
     }
 
-    /// How many shims are spare or starting.
+    /// Returns how many shims are spare or starting.
     pub(crate) fn idle(&self) -> usize {
         let idle =
             |role: &ShimRole| matches!(role, ShimRole::Starting { failure: None } | ShimRole::Spare { .. });
@@ -335,7 +336,7 @@ impl From<&sys::ReapedChild> for WorkerEnd {
     }
 }
 
-/// Answers a spawn whose program runs; false if nobody waits for the answer.
+/// Answers a spawn whose program runs. Returns false if the host no longer waits for the answer.
 fn answer_spawned(shim: &mut ShimEntry) -> bool {
     let ShimRole::Serving(kept) = &mut shim.role else { return false };
     let LaunchState::PastGate { pidfd } = std::mem::replace(&mut kept.launch, LaunchState::Running) else {
@@ -357,14 +358,14 @@ pub(crate) fn fail(answer: &OwnedFd, stage: SpawnStage, errno: i32) {
 }
 
 pub(crate) fn send_to(shim: &ShimEntry, message: &ToShim) {
-    // A full socket means a stopped shim; important messages are repeated.
+    // A full socket means a stopped shim. Important messages are repeated.
     if let Some(socket) = &shim.socket {
         let _ = sys::send(socket.as_raw_fd(), &message.encode(), &[]);
     }
     if shim.reaped || !matches!(message, ToShim::Kill) {
         return;
     }
-    // A stopped shim cannot read, and one whose memory is borrowed does not.
+    // A stopped shim cannot read, and a shim whose memory is borrowed does not read.
     let _ = sys::send_signal(shim.process.pid, sys::SIGCONT);
     match &shim.role {
         ShimRole::Spare { pidfd, .. } => {
@@ -378,7 +379,7 @@ pub(crate) fn send_to(shim: &ShimEntry, message: &ToShim) {
     }
 }
 
-/// Ends a shim without a worker; a process at its gate dies with it.
+/// Ends a shim without a worker. A process at its gate dies with it.
 fn end_shim(shim: &ShimEntry) {
     if !shim.reaped {
         let _ = sys::send_signal(shim.process.pid, sys::SIGKILL);

@@ -1,4 +1,4 @@
-//! A run's ledger, read as a whole. Absent, torn and corrupt are three answers.
+//! The contents of a run's ledger. The parser distinguishes absent, torn and corrupt records.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use super::record::{Record, RecordDamage, RecordKind, SLOT};
 #[cfg(not(portable))]
 use super::{opening, record};
 
-/// How many damaged records are named one by one.
+/// How many damaged records are named individually.
 const NAMED_DAMAGES: usize = 8;
 
-/// A run's ledger, read as a whole.
+/// The contents of a run's ledger.
 #[derive(Debug, Default)]
 pub(crate) struct LedgerContents {
     /// The opening record, if it can be read.
     pub(crate) open: Option<Record>,
     /// The run's cgroup, if it has one.
     pub(crate) cgroup: Option<Record>,
-    /// Every keeper that the run had; the last one serves.
+    /// All keepers that the run had. The last one serves.
     pub(crate) keepers: Vec<Record>,
-    /// The latest record of each worker that is on record as living.
+    /// The latest record of each worker that the ledger records as living.
     pub(crate) living: BTreeMap<u64, Record>,
-    /// How many slots there are, without a torn one.
+    /// The number of slots, without a torn one.
     pub(crate) slots: u64,
-    /// Bytes of an unfinished record.
+    /// The number of bytes of an unfinished record.
     pub(crate) torn: u64,
     /// Slots that cannot be read, and why.
     pub(crate) damaged: Vec<(u64, RecordDamage)>,
@@ -57,24 +57,25 @@ impl LedgerContents {
         }
     }
 
-    /// The digest of the host's cgroups; 0 if unknown.
+    /// Returns the digest of the host's cgroups, or 0 if it is unknown.
     #[cfg(not(portable))]
     pub(crate) fn host_cgroups(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| opening::cgroups(&open.text))
     }
 
-    /// The recorded ancestors of the host, the nearest first: those that live may have adopted orphans of the run.
+    /// Returns the recorded ancestors of the host, the nearest first. Living ancestors may have adopted orphans of the
+    /// run.
     #[cfg(not(portable))]
     pub(crate) fn ancestors(&self) -> Vec<record::ProcessIdentity> {
         self.open.as_ref().map_or_else(Vec::new, |open| opening::ancestors(&open.text))
     }
 
-    /// Any record, for what all records of a run have in common.
+    /// Returns any record, for the fields that all records of a run share.
     pub(crate) fn any_record(&self) -> Option<&Record> {
         self.open.as_ref().or(self.keepers.first()).or(self.cgroup.as_ref()).or(self.living.values().next())
     }
 
-    /// What is wrong with the file, for people.
+    /// Describes for people what is wrong with the file.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let mut troubles = Vec::new();
         for (slot, damage) in self.damaged.iter().take(NAMED_DAMAGES) {
@@ -90,7 +91,7 @@ impl LedgerContents {
             troubles.push(format!("the last record is torn: {} of {SLOT} bytes", self.torn));
         }
         if self.open.is_none() {
-            // A run gets its name only after this record is written: without it, something was lost.
+            // A run gets its name only after this record is written. If the record is missing, something was lost.
             troubles.push("the record of the run's opening is missing or corrupt".to_owned());
         }
         troubles

@@ -1,10 +1,10 @@
-//! The ledger as its readers see it: what was recorded of a run, and what of it is damaged.
+//! The ledger as its readers see it: what was recorded about a run, and which records are damaged.
 //!
-//! Owns the format on disk. It must not know where the file lies or who may write it: the keeper writes it
-//! (`keeper/ledger.rs`); the host writes only before its first keeper starts and after one was lost.
+//! Owns the format on disk. It must not know where the file is or who may write it. The keeper writes it
+//! (`keeper/ledger.rs`). The host writes it only before its first keeper starts and after a keeper was lost.
 //!
-//! `record` (one slot; compiled into the keeper, too) → `opening` (the text of the first record) → `contents` (a whole file).
-//! Nothing but std here, so that fuzz targets can compile this folder by itself.
+//! `record` (one slot; also compiled into the keeper) → `opening` (the text of the first record) → `contents` (a whole
+//! file). The folder uses only std, so fuzz targets can compile it on its own.
 
 pub(crate) mod contents;
 pub(crate) mod opening;

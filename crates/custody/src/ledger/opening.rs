@@ -1,6 +1,6 @@
 //! The text of a run's opening record: the run's id, a digest of its host's cgroups, and the host's ancestors.
 //!
-//! The first version had only the id.
+//! The first version of the format had only the id.
 
 use super::record::{MAX_TEXT, ProcessIdentity};
 
@@ -8,8 +8,8 @@ const ID: usize = 16;
 const CGROUPS: usize = 8;
 const ENTRY: usize = 20;
 
-/// The text for a run whose host has this digest of cgroups (0 if unknown) and these ancestors, the nearest first; as many as
-/// fit.
+/// Returns the text for a run whose host has this digest of cgroups (0 if unknown) and these ancestors, the nearest
+/// first. Ancestors that do not fit are dropped.
 pub(crate) fn text(run: &[u8; ID], cgroups: u64, ancestors: &[ProcessIdentity]) -> Vec<u8> {
     let mut text = run.to_vec();
     text.extend_from_slice(&cgroups.to_le_bytes());
@@ -26,13 +26,13 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap_or_default())
 }
 
-/// The digest of the host's cgroups; 0 if unknown.
+/// Returns the digest of the host's cgroups, or 0 if it is unknown.
 #[cfg(any(test, not(portable)))]
 pub(super) fn cgroups(text: &[u8]) -> u64 {
     text.get(ID..ID + CGROUPS).map_or(0, number)
 }
 
-/// The host's ancestors.
+/// Returns the host's ancestors.
 #[cfg(any(test, not(portable)))]
 pub(super) fn ancestors(text: &[u8]) -> Vec<ProcessIdentity> {
     let entries = text.get(ID + CGROUPS..).unwrap_or_default().as_chunks::<ENTRY>().0;

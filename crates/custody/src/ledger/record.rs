@@ -1,7 +1,7 @@
 //! One ledger record: a slot of 512 bytes with magic, version and checksum.
 //!
-//! Compiled into the library, which reads, and into the keeper, which writes: nothing but std here. All slots have one size,
-//! so that a damaged one never hides the next.
+//! Compiled into the library, which reads records, and into the keeper, which writes them, so the file uses only std.
+//! All slots have the same size, so a damaged slot never hides the next one.
 
 /// The size of every record on disk.
 pub(crate) const SLOT: usize = 512;
@@ -13,21 +13,21 @@ const VERSION: u16 = 1;
 const CRC_AT: usize = SLOT - 4;
 const TEXT_AT: usize = 116;
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum RecordKind {
-    /// The run was opened; `main` is the host and the text is the run's id.
+    /// The run was opened. `main` is the host, and the text is the run's id.
     Open = 1,
-    /// The run has a cgroup; the text is its path.
+    /// The run has a cgroup. The text is its path.
     Cgroup = 2,
-    /// A keeper serves; `main` is the keeper.
+    /// A keeper serves. `main` is the keeper.
     Keeper = 3,
     /// A worker is about to be started.
     Intent = 4,
-    /// A worker waits at the gate; `main` is its process, `shim` its shim.
+    /// A worker waits at the gate. `main` is its process, and `shim` is its shim.
     Record = 5,
-    /// A worker and all that it started are gone, or it never ran.
+    /// A worker and everything that it started are gone, or the worker never ran.
     Exit = 6,
 }
 
@@ -39,57 +39,57 @@ impl RecordKind {
     }
 }
 
-/// A process as the ledger records it: start time and inode tell apart what a pid alone cannot.
+/// A process as the ledger records it. Start time and inode distinguish processes that share a pid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ProcessIdentity {
-    /// Its pid in the run's PID namespace; 0 for nobody.
+    /// The pid in the run's PID namespace; 0 if there is no process.
     pub(crate) pid: i32,
-    /// Clock ticks from boot to its start; 0 if only the inode was recorded.
+    /// The time from boot to the process's start, in clock ticks; 0 if only the inode was recorded.
     pub(crate) start: u64,
-    /// Its inode in pidfs, unique until the next boot; 0 if the kernel has no pidfs.
+    /// The process's inode in pidfs, unique until the next boot; 0 if the kernel has no pidfs.
     pub(crate) pidfs: u64,
 }
 
-/// A record, decoded.
+/// A decoded record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
-    /// What it says.
+    /// The kind of the record.
     pub(crate) kind: RecordKind,
     /// The tier's wire number.
     pub(crate) tier: u8,
-    /// The spawn it belongs to, counted from 1 within the run; 0 for the run itself.
+    /// The key of the spawn that the record belongs to, counted from 1 within the run; 0 for the run itself.
     pub(crate) key: u64,
-    /// Nanoseconds of the wall clock since 1970, for people.
+    /// The wall clock in nanoseconds since 1970, for people.
     pub(crate) time: u64,
-    /// The machine's boot.
+    /// The boot id of the machine.
     pub(crate) boot: [u8; 16],
     /// The inode of the PID namespace in which the pids are valid.
     pub(crate) pidns: u64,
-    /// Host, keeper or worker.
+    /// The host, keeper or worker.
     pub(crate) main: ProcessIdentity,
     /// The worker's shim.
     pub(crate) shim: ProcessIdentity,
     /// The worker's process group.
     pub(crate) pgid: i32,
-    /// The worker's wait status, or -1 where there is none.
+    /// The worker's wait status, or -1 if there is none.
     pub(crate) status: i32,
-    /// Run id, worker name or cgroup path.
+    /// The run id, worker name or cgroup path.
     pub(crate) text: Vec<u8>,
 }
 
 /// Why a slot is not a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RecordDamage {
-    /// The checksum does not match: bits changed, or only a part was written.
+    /// The checksum does not match: bits changed, or only a part of the slot was written.
     Checksum,
-    /// A newer version or kind, with a matching checksum.
+    /// The checksum matches, but the version or kind is newer than this code.
     Unknown,
 }
 
 impl Record {
-    /// A record with the current time that names no process yet.
+    /// Creates a record with the current time. It names no process yet.
     pub(crate) fn new(kind: RecordKind, tier: u8, boot: [u8; 16], pidns: u64, text: Vec<u8>) -> Self {
-        // For people who read the ledger; it decides nothing.
+        // The time is for people who read the ledger. No decision depends on it.
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
             kind,
@@ -106,7 +106,7 @@ impl Record {
         }
     }
 
-    /// The slot's bytes.
+    /// Encodes the record as a slot.
     pub(crate) fn encode(&self) -> [u8; SLOT] {
         let mut slot = [0; SLOT];
         let mut at = 0;
@@ -137,7 +137,7 @@ impl Record {
         slot
     }
 
-    /// Reads a slot back.
+    /// Decodes a slot.
     pub(crate) fn decode(slot: &[u8; SLOT]) -> Result<Self, RecordDamage> {
         let number = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().unwrap_or_default());
         let small = |at: usize| i32::from_le_bytes(slot[at..at + 4].try_into().unwrap_or_default());
@@ -166,7 +166,7 @@ impl Record {
     }
 }
 
-/// CRC-32 as in zlib. Written here because the keeper is built from std alone.
+/// Computes CRC-32 as zlib does. Written here because the keeper is built from std alone.
 fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0u32; 256];

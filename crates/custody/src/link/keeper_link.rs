@@ -30,13 +30,13 @@ pub(crate) struct KeeperLink {
     control: OwnedFd,
     pidfd: OwnedFd,
     pub(crate) pid: Pid,
-    /// Closed at the other end once the keeper and all of its shims are gone.
+    /// The other end closes once the keeper and all of its shims are gone.
     liveness: OwnedFd,
 }
 
 impl KeeperLink {
-    /// Starts a keeper. The calling thread must outlive it: in the tier `namespace` a keeper dies with the thread that made
-    /// it.
+    /// Starts a keeper. The calling thread must outlive the keeper: in the tier `namespace`, a keeper dies with the
+    /// thread that started it.
     pub(crate) fn start(setup: KeeperSetup<'_>) -> io::Result<(Self, KeeperChild)> {
         let (control, keeper_end) = packet_pair()?;
         let (liveness, liveness_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
@@ -62,7 +62,8 @@ impl KeeperLink {
         }
     }
 
-    /// Sends a command to start; returns the socket for the answer. Orders too large for a packet travel as a descriptor.
+    /// Sends a command to start. Returns the socket for the answer. Orders too large for a packet travel as a
+    /// descriptor.
     pub(crate) fn send_orders(
         &self,
         key: u64,
@@ -79,7 +80,7 @@ impl KeeperLink {
         Ok(answer)
     }
 
-    /// Sends one message and waits for room; gives up on a keeper that does not read for long.
+    /// Sends one message. Waits while the socket is full, and gives up on a keeper that does not read for a long time.
     pub(crate) fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let deadline = Instant::now() + SEND_PATIENCE;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
@@ -104,12 +105,12 @@ impl KeeperLink {
         }
     }
 
-    /// Waits for the keeper's next message; `None` when the keeper is gone.
+    /// Waits for the keeper's next message. Returns `None` if the keeper is gone.
     pub(crate) fn receive(&self) -> Option<ToHost> {
         receive(&self.control).and_then(|(bytes, _)| ToHost::decode(&bytes))
     }
 
-    /// Waits for the next message up to `timeout`; `None` when it does not come.
+    /// Waits up to `timeout` for the next message. Returns `None` if no message comes.
     pub(crate) fn receive_within(&self, timeout: Duration) -> Option<ToHost> {
         ready_within(&self.control, PollFlags::IN, timeout).then(|| self.receive())?
     }
@@ -118,12 +119,12 @@ impl KeeperLink {
         let _ = pidfd_send_signal(&self.pidfd, signal);
     }
 
-    /// Whether the keeper ends in time.
+    /// Waits up to `timeout` for the keeper's end. Returns whether the keeper has ended.
     pub(crate) fn ends_within(&self, timeout: Duration) -> bool {
         ready_within(&self.pidfd, PollFlags::IN, timeout)
     }
 
-    /// Waits until the keeper and all of its shims are gone.
+    /// Waits up to `timeout` until the keeper and all of its shims are gone. Returns whether they are gone.
     pub(crate) fn all_gone_within(&self, timeout: Duration) -> bool {
         ready_within(&self.liveness, PollFlags::IN, timeout)
     }
@@ -147,7 +148,7 @@ pub(crate) fn await_answer(socket: &OwnedFd, timeout: Duration) -> SpawnReply {
     }
 }
 
-/// Receives one packet; `None` when the other end is closed.
+/// Receives one packet. Returns `None` if the other end is closed.
 fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut bytes = [0; 256];
@@ -157,7 +158,7 @@ fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
         let length = match rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
         {
             Ok(received) if received.bytes > 0 => received.bytes,
-            // A peer that ended with unread messages leaves CONNRESET, once, before its last messages.
+            // A peer that ended with unread messages causes CONNRESET, once, before its last messages.
             Err(Errno::INTR | Errno::CONNRESET) => continue,
             Ok(_) | Err(_) => return None,
         };
@@ -169,7 +170,7 @@ fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
     }
 }
 
-/// The keeper's program as a descriptor that can be executed.
+/// Returns a descriptor of the keeper's program that can be executed.
 pub(crate) fn program() -> io::Result<OwnedFd> {
     memfd(KEEPER_NAME, KEEPER_PROGRAM)
 }
@@ -178,7 +179,7 @@ fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     if bytes.len() > MAX_ORDERS {
         return Err(Errno::TOOBIG.into());
     }
-    // Kernels before 6.3 do not know EXEC and refuse it; there every memfd can be executed.
+    // Kernels before 6.3 do not know EXEC and reject it. There, every memfd can be executed.
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
         .or_else(|_| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC))?;
     let _blocked = SignalBlock::new();
@@ -193,7 +194,7 @@ fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Runs the keeper's program from the state directory or, where that may not be executed, from memory.
+/// Runs the keeper's program from the state directory or, if that may not be executed, from memory.
 fn launch(setup: &KeeperSetup<'_>, control: OwnedFd) -> io::Result<KeeperChild> {
     let spare = control.try_clone()?;
     let kept = setup.state.program(KEEPER_FILE, KEEPER_PROGRAM);
@@ -202,7 +203,7 @@ fn launch(setup: &KeeperSetup<'_>, control: OwnedFd) -> io::Result<KeeperChild> 
     from_file.map_or_else(|| run(&program()?, setup.run, spare), Ok)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the keeper is the one process that the host itself starts")]
+#[expect(clippy::disallowed_methods, reason = "the keeper is the only process that the host itself starts")]
 fn run(program: &OwnedFd, run: RunId, control: OwnedFd) -> io::Result<KeeperChild> {
     use std::os::unix::process::CommandExt;
     Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))

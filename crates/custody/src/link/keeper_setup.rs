@@ -1,5 +1,4 @@
-//! What both versions of the link have in common: the keeper's program, what it is given at its start, and its answer to a
-//! spawn.
+//! What both versions of the link share: the keeper's program, its parameters, and its answer to a spawn.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -10,22 +9,22 @@ use crate::state::{RunDir, StateDir};
 
 use super::wire::{KeeperInit, SpawnAnswer};
 
-/// The keeper's name on its command line; the run's id follows it.
+/// The keeper's name on its command line, before the run's id.
 pub(crate) const KEEPER_NAME: &str = "snakepit-keeper";
 
-/// The name of the keeper's program in the state directory, one for each build.
+/// The name of the keeper's program in the state directory. Each build has its own.
 pub(crate) const KEEPER_FILE: &str = concat!("keeper-", env!("SNAKEPIT_KEEPER_HASH"));
 
 /// The keeper's program, see `build.rs`.
 pub(crate) static KEEPER_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/snakepit-keeper"));
 
-/// How long a keeper may leave a message unread before the host gives it up.
+/// How long a keeper may leave a message unread before the host gives up on it.
 pub(crate) const SEND_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a keeper is given at its start.
+/// The parameters of a new keeper.
 pub(crate) struct KeeperSetup<'a> {
     pub(crate) state: &'a StateDir,
-    /// Hears of a damaged keeper program.
+    /// Receives the report of a damaged keeper program.
     pub(crate) sink: &'a EventSink,
     pub(crate) run: RunId,
     pub(crate) dir: &'a RunDir,
@@ -37,9 +36,9 @@ pub(crate) struct KeeperSetup<'a> {
     pub(crate) init: KeeperInit,
 }
 
-/// What became of a spawn.
+/// The result of a spawn.
 pub(crate) enum SpawnReply {
-    /// The keeper's answer and, if the worker was started, the descriptor that tells its end.
+    /// The keeper's answer. If the worker was started, also the descriptor that reports its end.
     Came(SpawnAnswer, Option<OwnedFd>),
     /// The keeper is gone.
     Closed,

@@ -1,6 +1,6 @@
 //! The host's thread that starts the keeper, listens to it, and replaces it when it dies.
 //!
-//! The thread lives as long as the run, because a keeper of the tier `namespace` dies with the thread that made it.
+//! The thread lives as long as the run, because a keeper of the tier `namespace` dies with the thread that started it.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -28,9 +28,9 @@ use super::wire::{KeeperInit, SpawnStage, ToHost, ToKeeper};
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a keeper may take to end once its socket is closed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// How long to wait between two attempts to replace a keeper, or to clear what it left.
+/// How long to wait between two attempts to replace a keeper or to clear what it left.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
-/// How often to look again for what a lost keeper left, if looking fails: the host may be out of descriptors.
+/// How often to try to look at what a lost keeper left. A look fails, for example, if the host has no free descriptor.
 const MOST_LOOKS: usize = 25;
 
 /// A keeper that is being started.
@@ -86,14 +86,14 @@ fn keep_one_serving(run: &Arc<RunInner>, ready: &SyncSender<Result<(), String>>)
                 listen_until_gone(run, &link, child);
             }
             Err(_) => {
-                // Perhaps out of processes or descriptors: try again, but not in a tight loop.
+                // The host may be out of processes or descriptors. Try again, but not in a tight loop.
                 run.wait_table(RESTART_PAUSE, |table| !matches!(table.keeper, KeeperState::Awaited));
             }
         }
     }
 }
 
-/// Puts a successor in service. If the run was stopped meanwhile, the successor only finishes it.
+/// Puts a successor into service. If the run was stopped meanwhile, the successor only finishes the run.
 fn take_over(run: &RunInner, link: &Arc<KeeperLink>) {
     let mut table = run.table();
     match table.keeper {
@@ -143,13 +143,13 @@ fn start_keeper(run: &RunInner) -> Result<(Arc<KeeperLink>, KeeperChild), String
     })
 }
 
-/// What a keeper that could not start was trying to do.
+/// Returns what a keeper that could not start was trying to do.
 fn attempt(stage: SpawnStage) -> &'static str {
     match stage {
         SpawnStage::Ledger => "write to the ledger",
-        SpawnStage::Session => "create a session of its own",
+        SpawnStage::Session => "create its own session",
         SpawnStage::Request => "read the host's first message",
-        _ => "get from the kernel what it needs",
+        _ => "get what it needs from the kernel",
     }
 }
 
@@ -180,7 +180,7 @@ fn listen_until_gone(run: &RunInner, link: &KeeperLink, mut child: KeeperChild) 
     while let Some(message) = link.receive() {
         on_message(run, &message);
     }
-    // The keeper closed its socket: it is ending, or must.
+    // The keeper closed its socket, so it is ending or has to end.
     if !link.ends_within(END_PATIENCE) {
         link.signal(rustix::process::Signal::KILL);
     }
@@ -211,12 +211,12 @@ fn on_message(run: &RunInner, message: &ToHost) {
             }
         }
         ToHost::LedgerTrouble { errno } => run.sink.emit(CustodyEvent::LedgerTrouble { errno }),
-        // Only ever the first message, which `start_keeper` has taken.
+        // These are always the first message, and `start_keeper` has handled it.
         ToHost::Ready | ToHost::Unable { .. } => {}
     }
 }
 
-/// Notes that a worker was stopped by a signal, or continues.
+/// Records that a worker was stopped by a signal or continued.
 fn note_stop(run: &RunInner, key: u64, stopped: Option<i32>) {
     let mut table = run.table();
     if let Some(spawning) = table.spawning.get_mut(&key) {
@@ -232,7 +232,7 @@ fn note_stop(run: &RunInner, key: u64, stopped: Option<i32>) {
     }
 }
 
-/// Clears what a lost keeper left. Returns true if another keeper shall be started.
+/// Clears what a lost keeper left. Returns true if another keeper has to be started.
 fn keeper_lost(run: &RunInner) -> bool {
     let (workers, link, closing) = {
         let mut table = run.table();
@@ -249,7 +249,7 @@ fn keeper_lost(run: &RunInner) -> bool {
         table.spawning.clear();
         (std::mem::take(&mut table.workers), link, closing)
     };
-    // A keeper that was told to finish removes the directory last.
+    // A keeper that was ordered to finish removes the directory last.
     let finished = closing && matches!(run.dir.exists(), Ok(false));
     let mut nobody_left = true;
     if let Some(link) = link
@@ -283,12 +283,13 @@ fn keeper_lost(run: &RunInner) -> bool {
     open
 }
 
-/// Ends the processes that outlived keeper and shims, and records their ends. Returns whether none is left, as far as can be seen.
+/// Ends the processes that outlived keeper and shims, and records their ends. Returns whether no visible process is
+/// left.
 fn clear(run: &RunInner) -> bool {
     for _ in 0..MOST_LOOKS {
         match try_to_clear(run) {
             Ok(nobody_left) => return nobody_left,
-            // Look again: without descriptors, for example, what cannot be seen must not be taken for gone.
+            // Look again: a process that cannot be seen, for example for lack of descriptors, must not count as gone.
             Err(trouble) => {
                 run.sink.emit(CustodyEvent::ReapTrouble { run: run.id.to_string(), trouble });
                 run.wait_table(RESTART_PAUSE, |_| false);
@@ -298,9 +299,9 @@ fn clear(run: &RunInner) -> bool {
     false
 }
 
-/// Clears once; an error means that something could not be looked at.
+/// Clears once. An error means that the look at some process failed.
 fn try_to_clear(run: &RunInner) -> Result<bool, String> {
-    let unreadable = |error: std::io::Error| format!("cannot look at what the lost keeper left: {error}");
+    let unreadable = |error: std::io::Error| format!("cannot inspect what the lost keeper left: {error}");
     let bytes = run.dir.read_ledger().map_err(unreadable)?;
     let contents = LedgerContents::parse(&bytes.unwrap_or_default());
     let recorded = contents.cgroup.as_ref().map(|record| Cgroup::recorded(&record.text, run.id));
@@ -314,7 +315,7 @@ fn try_to_clear(run: &RunInner) -> Result<bool, String> {
     for let_be in &swept.let_be {
         run.sink.emit(CustodyEvent::ReapTrouble { run: run.id.to_string(), trouble: let_be.to_string() });
     }
-    // Survivors stay on record.
+    // Survivors stay in the ledger.
     let left: Vec<i32> = swept.survivors.iter().map(|survivor| survivor.pid.as_raw()).collect();
     let nobody_left = left.is_empty() && !swept.let_be.iter().any(|let_be| let_be.reason.is_doubt());
     run.note_survivors(swept.survivors, swept.killed.len(), began.elapsed());
@@ -328,7 +329,7 @@ fn try_to_clear(run: &RunInner) -> Result<bool, String> {
     Ok(nobody_left)
 }
 
-/// Reaps dead runs of other hosts while this one lives.
+/// Reaps dead runs of other hosts while this run lives.
 fn reap_periodically(run: &RunInner) {
     let closing = |table: &WorkerTable| matches!(table.keeper, KeeperState::Closing(_) | KeeperState::Closed);
     while !run.wait_table(run.config.reap_interval, closing) {

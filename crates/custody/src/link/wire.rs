@@ -1,17 +1,17 @@
-//! The messages between host and keeper: one per packet, with descriptors beside it.
+//! The messages between host and keeper: one per packet, with descriptors attached.
 //!
-//! Both ends are built together from this file, so the format has no version. Nothing but std here.
+//! Both ends are built together from this file, so the format has no version. The file uses only std.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
 
-/// The largest orders that travel inline; larger ones travel as a memfd, the first descriptor.
+/// The size of the largest orders that travel inline. Larger orders travel as a memfd, the first descriptor.
 pub(crate) const MAX_INLINE: usize = 32 * 1024;
-/// The room for any message with inline orders.
+/// The size of a buffer for any message with inline orders.
 pub(crate) const MAX_MESSAGE: usize = MAX_INLINE + 1024;
-/// The largest orders of all; far above what exec accepts.
+/// The size of the largest orders. It is far above what exec accepts.
 pub(crate) const MAX_ORDERS: usize = 16 * 1024 * 1024;
-/// The most descriptors in one message (the kernel's own limit is 253).
+/// The most descriptors in one message. The kernel's own limit is 253.
 pub(crate) const MAX_FDS: usize = 250;
 
 /// The tier, as messages and records carry it.
@@ -27,29 +27,29 @@ pub(crate) enum WireTier {
 }
 
 impl WireTier {
-    /// The tier of a number.
+    /// Returns the tier with this number.
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         [Self::Namespace, Self::Shim, Self::Group].into_iter().find(|tier| *tier as u8 == byte)
     }
 }
 
-/// Host to keeper.
+/// A message from the host to the keeper.
 #[derive(Debug)]
 pub(crate) enum ToKeeper {
     /// The first message. Descriptors: lock, run directory, host pidfd, liveness pipe, and the cgroup, if there is one.
     Init(KeeperInit),
-    /// A command to start. Descriptors: the socket for the answer, the orders themselves if they are not
-    /// inline, then one per target.
+    /// A command to start. Descriptors: the socket for the answer, the orders themselves if they are not inline, then
+    /// one per target.
     Spawn { key: u64, worker: Vec<u8>, orders: Vec<u8> },
     /// A signal for a worker.
     Signal { key: u64, signal: i32, reach: SignalReach },
-    /// The end of a worker and of all that it started.
+    /// Ends a worker and everything that it started.
     Kill { key: u64 },
-    /// The end of everything, and of the keeper.
+    /// Ends all workers and the keeper.
     Finish,
 }
 
-/// What the keeper needs to know once.
+/// The parameters that the keeper receives once.
 #[derive(Debug)]
 pub(crate) struct KeeperInit {
     /// The run's id, 32 hex digits.
@@ -62,23 +62,23 @@ pub(crate) struct KeeperInit {
     pub(crate) sync: bool,
     /// The slot of the next record.
     pub(crate) next_slot: u64,
-    /// The machine's boot.
+    /// The boot id of the machine.
     pub(crate) boot: [u8; 16],
     /// The PID namespace that host and keeper share.
     pub(crate) pidns: u64,
-    /// Whether the kernel gives every process an inode of its own.
+    /// Whether the kernel gives every process its own inode.
     pub(crate) pidfs: bool,
-    /// By how many clock ticks start times are shifted in the time namespace that host and keeper share.
+    /// The number of clock ticks by which start times are shifted in the time namespace that host and keeper share.
     pub(crate) clock_offset: u64,
-    /// Signals that were ignored when the host was started: bit n-1 for signal n.
+    /// The signals that were ignored when the host was started. Bit n-1 is signal n.
     pub(crate) ignored: u64,
-    /// Signals that were blocked when the host was started.
+    /// The signals that were blocked when the host was started.
     pub(crate) blocked: u64,
-    /// Faults on demand, in builds that have them.
+    /// Faults to inject, in builds with failpoints.
     pub(crate) failpoints: Vec<u8>,
 }
 
-/// Whom a signal reaches.
+/// The processes that a signal reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum SignalReach {
@@ -88,7 +88,7 @@ pub(crate) enum SignalReach {
     Process = 2,
 }
 
-/// Strings as exec takes them: one after another, each ended by a NUL. So the process at the gate needs no copy.
+/// Strings as exec takes them: one after another, each ended by a NUL. The process at the gate needs no copy of them.
 #[derive(Debug, Default)]
 pub(crate) struct CStrings<'a>(Cow<'a, [u8]>);
 
@@ -102,46 +102,46 @@ impl CStrings<'_> {
         bytes.push(0);
     }
 
-    /// One string alone.
+    /// Creates a list of one string.
     pub(crate) fn one(string: &[u8]) -> Self {
         let mut strings = Self::default();
         strings.push(&[string]);
         strings
     }
 
-    /// Each string with its NUL.
+    /// Returns each string with its NUL.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &CStr> {
         self.0.split_inclusive(|byte| *byte == 0).filter_map(|bytes| CStr::from_bytes_with_nul(bytes).ok())
     }
 }
 
-/// What the process at the gate shall become. The keeper passes the orders on without reading them.
+/// What the process at the gate has to run. The keeper forwards the orders without reading them.
 #[derive(Debug)]
 pub(crate) struct LaunchOrders<'a> {
-    /// Counted from 1 within the run.
+    /// The key of the spawn, counted from 1 within the run.
     pub(crate) key: u64,
-    /// The program's path, already looked up.
+    /// The program's path, already resolved.
     pub(crate) program: CStrings<'a>,
-    /// Its arguments, the zeroth included.
+    /// The program's arguments, including the zeroth.
     pub(crate) argv: CStrings<'a>,
-    /// Its environment, `KEY=value`.
+    /// The program's environment, as `KEY=value`.
     pub(crate) envp: CStrings<'a>,
-    /// Its working directory.
+    /// The program's working directory.
     pub(crate) cwd: CStrings<'a>,
     /// The number that each descriptor gets.
     pub(crate) targets: Vec<i32>,
-    /// Resource, soft, hard.
+    /// Resource, soft limit and hard limit.
     pub(crate) rlimits: Vec<(i32, u64, u64)>,
-    /// Its niceness.
+    /// The program's niceness.
     pub(crate) nice: Option<i32>,
-    /// Its `oom_score_adj`.
+    /// The program's `oom_score_adj`.
     pub(crate) oom_score_adj: Option<i32>,
-    /// Whether it takes the terminal on its standard input.
+    /// Whether the program takes the terminal on its standard input.
     pub(crate) foreground: bool,
 }
 
 impl<'a> LaunchOrders<'a> {
-    /// The message's bytes.
+    /// Encodes the message.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MessageWriter::default();
         out.u64(self.key);
@@ -156,7 +156,7 @@ impl<'a> LaunchOrders<'a> {
         out.0
     }
 
-    /// Reads a message back; `None` if it is not one.
+    /// Decodes a message. Returns `None` if the bytes are not a valid message.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let mut take = MessageReader(bytes);
         Some(Self {
@@ -174,14 +174,14 @@ impl<'a> LaunchOrders<'a> {
     }
 }
 
-/// Keeper to host.
+/// A message from the keeper to the host.
 #[derive(Debug)]
 pub(crate) enum ToHost {
     /// The keeper serves.
     Ready,
     /// The keeper cannot serve.
     Unable { stage: SpawnStage, errno: i32 },
-    /// The worker and all that it started are gone.
+    /// The worker and everything that it started are gone.
     Exit { key: u64, end: WorkerEnd },
     /// The worker was stopped by a signal.
     Stopped { key: u64, signal: i32 },
@@ -191,13 +191,13 @@ pub(crate) enum ToHost {
     Escaped { pid: i32 },
     /// A record could not be written.
     LedgerTrouble { errno: i32 },
-    /// A process of a worker belongs to another user by now: the run may not signal it and does not wait for it. Key 0: the
-    /// worker is unknown.
+    /// A process of a worker now belongs to another user. The run may not signal the process and does not wait for it.
+    /// Key 0 means that the worker is unknown.
     Unkillable { key: u64, pid: i32 },
 }
 
-/// Keeper to the thread that waits for a spawn, on a socket of its own: one wake-up less than through the host's common
-/// socket.
+/// The keeper's answer to the thread that waits for a spawn, on a separate socket. This saves one wake-up compared with
+/// the host's common socket.
 #[derive(Debug)]
 pub(crate) enum SpawnAnswer {
     /// The worker's program runs. Descriptor: the worker's pidfd.
@@ -207,7 +207,7 @@ pub(crate) enum SpawnAnswer {
 }
 
 impl SpawnAnswer {
-    /// The message's bytes.
+    /// Encodes the message.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MessageWriter::default();
         match self {
@@ -217,7 +217,7 @@ impl SpawnAnswer {
         out.0
     }
 
-    /// Reads a message back; `None` if it is not one.
+    /// Decodes a message. Returns `None` if the bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut take = MessageReader(bytes);
         Some(match take.u8()? {
@@ -231,7 +231,7 @@ impl SpawnAnswer {
 /// How a worker's main process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WorkerEnd {
-    /// Its wait status; -1 if its shim died before it could report.
+    /// The wait status, or -1 if the shim died before it could report.
     pub(crate) status: i32,
     /// The largest resident memory.
     pub(crate) max_rss_kib: u64,
@@ -246,7 +246,7 @@ impl WorkerEnd {
     pub(crate) const LOST: Self = Self { status: -1, max_rss_kib: 0, user_us: 0, system_us: 0 };
 }
 
-/// The step of a start at which it failed.
+/// The step of a spawn that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum SpawnStage {
@@ -254,7 +254,7 @@ pub(crate) enum SpawnStage {
     Request = 1,
     /// Appending to the ledger.
     Ledger = 2,
-    /// Making the sockets to shim and gate.
+    /// Creating the sockets to shim and gate.
     Sockets = 3,
     /// Cloning the shim.
     CloneShim = 4,
@@ -268,7 +268,7 @@ pub(crate) enum SpawnStage {
     CloneWorker = 8,
     /// Reading the worker's identity.
     Identity = 9,
-    /// Making the worker's session or group.
+    /// Creating the worker's session or group.
     Session = 10,
     /// Taking the terminal.
     Terminal = 11,
@@ -288,7 +288,7 @@ pub(crate) enum SpawnStage {
     ShimDied = 18,
     /// The run is stopping.
     Stopping = 19,
-    /// Subreaper, pidfd or signalfd: what every tier but `group` needs from the kernel.
+    /// Requesting subreaper, pidfd or signalfd: what every tier except `group` needs from the kernel.
     Kernel = 20,
     /// The keeper ended before the program ran.
     KeeperDied = 21,
@@ -306,14 +306,14 @@ impl SpawnStage {
         Self::KeeperDied, Self::Cgroup,
     ];
 
-    /// The stage of a number.
+    /// Returns the stage with this number.
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| *stage as u8 == byte)
     }
 }
 
 impl ToKeeper {
-    /// The message's bytes.
+    /// Encodes the message.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MessageWriter::default();
         match self {
@@ -331,7 +331,7 @@ impl ToKeeper {
         out.0
     }
 
-    /// Reads a message back; `None` if it is not one.
+    /// Decodes a message. Returns `None` if the bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut take = MessageReader(bytes);
         Some(match take.u8()? {
@@ -367,7 +367,7 @@ impl ToKeeper {
 }
 
 impl ToHost {
-    /// The message's bytes.
+    /// Encodes the message.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MessageWriter::default();
         match self {
@@ -383,7 +383,7 @@ impl ToHost {
         out.0
     }
 
-    /// Reads a message back; `None` if it is not one.
+    /// Decodes a message. Returns `None` if the bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut take = MessageReader(bytes);
         Some(match take.u8()? {
@@ -450,7 +450,7 @@ impl MessageWriter {
     }
 }
 
-/// Reads a message, never past its end.
+/// Reads a message. Never reads past its end.
 pub(crate) struct MessageReader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> MessageReader<'a> {

@@ -1,4 +1,4 @@
-//! Cgroups on systems without cgroups: none can be created, and the type has no values.
+//! Cgroups on systems that have none: no cgroup can be created, and the type has no values.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::RunId;
 use crate::state::StateDir;
 
-/// A cgroup that does not exist.
+/// A cgroup. No value of this type exists.
 #[derive(Debug)]
 pub(crate) struct Cgroup(Infallible);
 
@@ -18,7 +18,7 @@ impl Cgroup {
         Err("only Linux has cgroups".to_owned())
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+    #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
     pub(crate) fn recorded(_path: &[u8], _run: RunId) -> io::Result<Option<Self>> {
         Ok(None)
     }
@@ -31,7 +31,7 @@ impl Cgroup {
         match self.0 {}
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+    #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
     pub(crate) fn all_of(_state: &StateDir) -> io::Result<Vec<(RunId, Self)>> {
         Ok(Vec::new())
     }

@@ -1,7 +1,8 @@
-//! The identity of processes, without pidfds: is this the recorded process, or a stranger with its pid?
+//! The identity of processes, without pidfds: is this the recorded process, or another process with the same pid?
 //!
-//! Pid and start time are compared right before each signal. In the moment between the two, the process could end and its pid
-//! be reused; a pidfd would close that gap. A process that cannot be compared may be alive, and is never signalled.
+//! Pid and start time are compared right before each signal. In the moment between the two, the process could end and
+//! its pid be reused. A pidfd would close that gap. A process that cannot be compared may be alive, and is never
+//! signalled.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,7 +20,7 @@ use crate::{Pgid, Pid, RunId};
 #[derive(Debug)]
 pub(crate) struct LiveProcess {
     pub(crate) pid: Pid,
-    /// Its start time; `None` if it could not be compared.
+    /// The process's start time; `None` if it could not be compared.
     start: Option<u64>,
 }
 
@@ -34,7 +35,7 @@ impl LiveProcess {
             return;
         }
         let pid = self.pid.as_rustix();
-        // If the process is gone or may not be killed, the later check of its life shows it.
+        // If the process is gone or may not be killed, the later check whether it is alive shows that.
         let _ = match Pgid::new(self.pid.as_raw()) {
             Some(_) if getpgid(Some(pid)).is_ok_and(|group| group == pid) => {
                 kill_process_group(pid, Signal::KILL)
@@ -57,12 +58,12 @@ impl LiveProcess {
         may_be(process_state::at_process(self.pid.as_raw()), self.start)
     }
 
-    /// Whether the process ends in time; checked once in every `interval`.
+    /// Waits up to `timeout` for the end of the process, and checks once per `interval`. Returns whether it has ended.
     pub(crate) fn ends_within(&self, timeout: Duration, interval: Duration) -> bool {
         until(timeout, interval, || !self.is_alive())
     }
 
-    /// Whether this is the recorded process at this moment.
+    /// Returns whether this is the recorded process at this moment.
     fn is_proven(&self) -> bool {
         self.start
             .is_some_and(|start| process_state::at_process(self.pid.as_raw()) == PidState::Started(start))
@@ -77,7 +78,7 @@ fn may_be(look: PidState, start: Option<u64>) -> bool {
     }
 }
 
-/// Polls a condition that nobody signals, until it holds or the time is over.
+/// Polls a condition until it holds or the time is over. For conditions whose change is not signalled.
 pub(crate) fn until(timeout: Duration, interval: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + timeout;
     loop {
@@ -95,8 +96,8 @@ pub(crate) fn until(timeout: Duration, interval: Duration, mut is_so: impl FnMut
     }
 }
 
-/// The identity of the calling process.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns the identity of the calling process.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn own() -> io::Result<ProcessIdentity> {
     let pid = Pid::current().as_raw();
     let start = match process_state::at_process(pid) {
@@ -106,8 +107,8 @@ pub(crate) fn own() -> io::Result<ProcessIdentity> {
     Ok(ProcessIdentity { pid, start, pidfs: 0 })
 }
 
-/// The recorded process, if it is alive or may be.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns the recorded process if it is alive or may be alive.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn find(recorded: &ProcessIdentity) -> io::Result<Option<LiveProcess>> {
     let Some(pid) = Pid::new(recorded.pid) else { return Ok(None) };
     let start = (recorded.start != 0).then_some(recorded.start);
@@ -116,44 +117,45 @@ pub(crate) fn find(recorded: &ProcessIdentity) -> io::Result<Option<LiveProcess>
     Ok(may_be(look, start).then_some(LiveProcess { pid, start }))
 }
 
-/// The recorded process of a run, if it is surely alive: it may be killed.
+/// Returns the recorded process of a run if it is certainly alive, so that it may be killed.
 pub(crate) fn find_of_run(recorded: &ProcessIdentity, _run: RunId) -> io::Result<Option<LiveProcess>> {
     Ok(find(recorded)?.filter(LiveProcess::is_proven))
 }
 
-/// Whether the host of a run lives. A free lock means that it does not, whichever process has its pid now.
+/// Returns whether the host of a run lives. A free lock means that it does not, no matter which process has its pid
+/// now.
 pub(crate) fn host_lives(recorded: &ProcessIdentity, lock: LockState) -> io::Result<bool> {
     Ok(lock == LockState::Held && find(recorded)?.is_some())
 }
 
-/// No process is known by an inode here.
+/// Proves nothing, because processes have no inodes here.
 pub(crate) fn surely_alive(recorded: &[ProcessIdentity]) -> Vec<bool> {
     vec![false; recorded.len()]
 }
 
-/// Ancestors that adopt orphans cannot be recognized here.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns no ancestors: those that adopt orphans cannot be recognized here.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn ancestors() -> io::Result<Vec<ProcessIdentity>> {
     Ok(Vec::new())
 }
 
-/// Keepers cannot be recognized by their command line here.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns no run: keepers cannot be recognized by their command line here.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn served_by(_pid: Pid) -> io::Result<Option<RunId>> {
     Ok(None)
 }
 
-/// The socket that replaces a pidfd here cannot carry a signal: the keeper sends it.
+/// Does nothing: the socket that replaces a pidfd here cannot carry a signal, so the keeper sends the signal.
 pub(crate) fn kill_through(_end: &OwnedFd) {}
 
-/// A bare pid proves nothing.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns no process: a bare pid proves nothing.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn open(_pid: Pid) -> io::Result<Option<LiveProcess>> {
     Ok(None)
 }
 
-/// There is only one PID namespace.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns false: there is only one PID namespace.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn namespace_lives(_pidns: u64) -> io::Result<bool> {
     Ok(false)
 }

@@ -1,7 +1,7 @@
 //! The host's link to one keeper, without pidfds, packet sockets and memfds.
 //!
-//! It has one stream socket with frames (see `portable/keeper/frames.rs`), runs the keeper's program from the state
-//! directory, and holds the keeper as a child that nobody signals once it is reaped.
+//! The link uses one stream socket with frames (see `portable/keeper/frames.rs`) and runs the keeper's program from the
+//! state directory. It holds the keeper as a child, and never signals it once it is reaped.
 
 use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -24,24 +24,24 @@ use crate::state::error_chain;
 use super::keeper_setup::{KEEPER_FILE, KEEPER_NAME, KEEPER_PROGRAM, KeeperSetup, SEND_PATIENCE, SpawnReply};
 use super::wire::{MAX_FDS, MAX_ORDERS, SpawnAnswer, ToHost, ToKeeper};
 
-/// How long the keeper's program may be open for writing elsewhere.
+/// How long another process may have the keeper's program open for writing.
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What fits the keeper's call.
+/// The largest interval that fits into the keeper's poll call.
 const LONGEST_POLL_MS: u128 = i32::MAX as u128;
 
 /// The link to one keeper.
 #[derive(Debug)]
 pub(crate) struct KeeperLink {
     control: UnixStream,
-    /// One message is not mixed with another.
+    /// Locked while a message is sent, so that messages do not mix.
     sending: Mutex<()>,
     child: KeeperChild,
     poll_interval: Duration,
     pub(crate) pid: Pid,
 }
 
-/// The keeper as a child. Shared, so that a sender of a signal knows that the keeper is not reaped.
+/// The keeper as a child process. Shared, so that a sender of a signal knows that the keeper is not reaped.
 #[derive(Clone, Debug)]
 pub(crate) struct KeeperChild {
     pid: rustix::process::Pid,
@@ -61,15 +61,15 @@ impl KeeperChild {
         }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "std's own has it, and callers are the same")]
+    #[expect(clippy::unnecessary_wraps, reason = "std's method has it; all systems share the callers")]
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.signal(Signal::KILL);
         Ok(())
     }
 
-    /// Waits for its end and reaps it.
+    /// Waits for the end of the keeper and reaps it.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
-        // Without the lock, and without reaping: others may want to signal it meanwhile.
+        // Waits without the lock and without reaping, because other threads may want to signal the keeper meanwhile.
         while let Err(Errno::INTR) =
             waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
         {}
@@ -91,7 +91,7 @@ impl KeeperLink {
     pub(crate) fn start(setup: KeeperSetup<'_>) -> io::Result<(Self, KeeperChild)> {
         debug_assert!(setup.cgroup.is_none());
         let (control, keeper_end) = UnixStream::pair()?;
-        // A host that does not ignore SIGPIPE must not die when the keeper is gone.
+        // A host that does not ignore SIGPIPE must not die if the keeper is gone.
         #[cfg(target_vendor = "apple")]
         rustix::net::sockopt::set_socket_nosigpipe(&control, true)?;
         let (mut child, pid) = launch(&setup, keeper_end)?;
@@ -107,7 +107,7 @@ impl KeeperLink {
         }
     }
 
-    /// Sends a command to start; returns the socket for the answer.
+    /// Sends a command to start. Returns the socket for the answer.
     pub(crate) fn send_orders(
         &self,
         key: u64,
@@ -125,13 +125,13 @@ impl KeeperLink {
         Ok(answer.into())
     }
 
-    /// Sends one message and waits for room; gives up on a keeper that does not read for long.
+    /// Sends one message. Waits while the socket is full, and gives up on a keeper that does not read for a long time.
     pub(crate) fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let _alone = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = Instant::now() + SEND_PATIENCE;
         let mut head = (message.len() as u32).to_le_bytes().to_vec();
         head.extend_from_slice(&(fds.len() as u32).to_le_bytes());
-        // The descriptors travel with the first byte, so with the head, and with nothing before it.
+        // The descriptors travel with the first byte, which is the head's, so nothing may come before it.
         let sent = self.send_some(&head, fds, deadline)?;
         for mut rest in [&head[sent..], message] {
             while !rest.is_empty() {
@@ -164,17 +164,17 @@ impl KeeperLink {
         }
     }
 
-    /// Closes the connection after half a message: nothing that follows could be understood.
+    /// Closes the connection after half a message, because the keeper could not understand anything that follows.
     fn give_up(&self) {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Waits for the keeper's next message; `None` when the keeper is gone.
+    /// Waits for the keeper's next message. Returns `None` if the keeper is gone.
     pub(crate) fn receive(&self) -> Option<ToHost> {
         ToHost::decode(&read_frame(&self.control)?)
     }
 
-    /// Waits for the next message up to `timeout`; `None` when it does not come.
+    /// Waits up to `timeout` for the next message. Returns `None` if no message comes.
     pub(crate) fn receive_within(&self, timeout: Duration) -> Option<ToHost> {
         ready_within(&self.control, PollFlags::IN, timeout).then(|| self.receive())?
     }
@@ -183,19 +183,19 @@ impl KeeperLink {
         self.child.signal(signal);
     }
 
-    /// Whether the keeper ends in time.
+    /// Waits up to `timeout` for the keeper's end. Returns whether the keeper has ended.
     pub(crate) fn ends_within(&self, timeout: Duration) -> bool {
         until(timeout, self.poll_interval, || self.child.has_ended())
     }
 
-    /// There are no shims to wait for.
-    #[expect(clippy::unused_self, reason = "callers are the same everywhere")]
+    /// Returns true at once: there are no shims to wait for.
+    #[expect(clippy::unused_self, reason = "all systems share the callers")]
     pub(crate) fn all_gone_within(&self, _timeout: Duration) -> bool {
         true
     }
 }
 
-/// `DONTWAIT` instead of `O_NONBLOCK`, which would affect the reading thread, too.
+/// `DONTWAIT` instead of `O_NONBLOCK`, which would also affect the reading thread.
 #[cfg(not(target_vendor = "apple"))]
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 #[cfg(target_vendor = "apple")]
@@ -222,8 +222,8 @@ pub(crate) fn await_answer(socket: &OwnedFd, timeout: Duration) -> SpawnReply {
     answer.map_or(SpawnReply::Closed, |(answer, end)| SpawnReply::Came(answer, Some(end)))
 }
 
-/// Runs the keeper's program from the state directory, in the run's own.
-#[expect(clippy::disallowed_methods, reason = "the keeper is the one process that the host itself starts")]
+/// Runs the keeper's program from the state directory, in the directory of the run.
+#[expect(clippy::disallowed_methods, reason = "the keeper is the only process that the host itself starts")]
 fn launch(setup: &KeeperSetup<'_>, control: UnixStream) -> io::Result<(KeeperChild, Pid)> {
     use std::os::unix::process::CommandExt;
     let kept = setup.state.program(KEEPER_FILE, KEEPER_PROGRAM);
@@ -239,7 +239,8 @@ fn launch(setup: &KeeperSetup<'_>, control: UnixStream) -> io::Result<(KeeperChi
         .stdin(OwnedFd::from(control))
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // The file was just written: a process that any thread forked meanwhile has it open for writing until its exec.
+    // The file was just written. If another thread forked meanwhile, the forked process has the file open for writing
+    // until its exec.
     let mut child = Err(io::ErrorKind::ExecutableFileBusy.into());
     until(BUSY_PATIENCE, Duration::from_millis(1), || {
         child = keeper.spawn();

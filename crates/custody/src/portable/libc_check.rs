@@ -1,7 +1,7 @@
-//! Compares the keeper's constants and structures with those of the libc crate while the library is compiled.
+//! Compares the keeper's constants and structures with those of the libc crate at compile time.
 //!
-//! The keeper is built from std alone and cannot use the libc crate. If one of them differs on some system, the build fails
-//! here, instead of a keeper misbehaving there.
+//! The keeper is built from std alone and cannot use the libc crate. If a constant or structure differs on some system,
+//! the build fails here, instead of the keeper misbehaving there.
 
 use std::mem::{align_of, offset_of, size_of};
 
@@ -11,14 +11,14 @@ mod numbers;
 
 use numbers as ours;
 
-/// Equal numbers, or no build.
+/// Fails the build if the numbers differ.
 macro_rules! same {
     ($($name:ident),* $(,)?) => {
         $(assert!(ours::$name as i128 == libc::$name as i128, stringify!($name));)*
     };
 }
 
-/// Equal places of fields, or no build.
+/// Fails the build if the offsets of the fields differ.
 macro_rules! same_places {
     ($ours:ident is $theirs:ident: $($our_field:ident is $their_field:ident),*) => {
         assert!(size_of::<ours::$ours>() == size_of::<libc::$theirs>(), stringify!($theirs));

@@ -1,7 +1,7 @@
-//! What is known of this machine and its processes on systems without Linux's `/proc`.
+//! Information about this machine and its processes on systems without Linux's `/proc`.
 //!
-//! There are no PID namespaces. If the system has a boot id, runs of an earlier boot are recognized by it; if not, start times
-//! still tell their processes apart.
+//! There are no PID namespaces. If the system has a boot id, it identifies runs of an earlier boot. Otherwise, start
+//! times still distinguish their processes.
 
 use std::io;
 
@@ -9,26 +9,26 @@ use crate::Pid;
 
 use super::pid_scope::PidScope;
 
-/// Why custody cannot work where the caller is; it always can here.
+/// Why custody cannot work in the caller's environment. Here it always can.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PidScopeError {}
 
 impl PidScope {
-    #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+    #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
     pub(crate) fn here() -> Result<Self, PidScopeError> {
         Ok(Self { boot: boot().unwrap_or_default(), pidns: 0 })
     }
 
-    /// There is only one PID namespace.
-    #[expect(clippy::unused_self, reason = "on Linux it depends on the place")]
+    /// Returns true: there is only one PID namespace.
+    #[expect(clippy::unused_self, reason = "on Linux it depends on the namespace")]
     pub(crate) fn sees_all(self) -> bool {
         true
     }
 }
 
-/// No portable call lists all processes.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns no pids, because no portable call lists all processes.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn all_pids() -> io::Result<Vec<Pid>> {
     Ok(Vec::new())
 }
@@ -42,7 +42,7 @@ fn boot() -> Option<[u8; 16]> {
 fn boot() -> Option<[u8; 16]> {
     let mut text = [0u8; 64];
     let mut size = text.len();
-    // SAFETY: a NUL-terminated name, a buffer of the size that the call is told; nothing is set.
+    // SAFETY: a NUL-terminated name, a buffer of the size that the call gets; nothing is set.
     let answer = unsafe {
         libc::sysctlbyname(
             c"kern.bootsessionuuid".as_ptr(),
@@ -55,7 +55,7 @@ fn boot() -> Option<[u8; 16]> {
     uuid_of(text.get(..size).filter(|_| answer == 0)?)
 }
 
-/// FreeBSD shows only the time of its boot, which moves when the clock is set.
+/// Returns no id. FreeBSD only has the time of its boot, which changes when the clock is set.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn boot() -> Option<[u8; 16]> {
     None
@@ -67,31 +67,31 @@ fn uuid_of(text: &[u8]) -> Option<[u8; 16]> {
     uuid::Uuid::try_parse(text).ok().map(uuid::Uuid::into_bytes)
 }
 
-/// What `/proc` would show.
+/// The part of `/proc/PID/stat` that is needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcStat {
     pub(crate) state: char,
 }
 
-/// No portable call shows a process's state.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns nothing, because no portable call shows a process's state.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn stat(_pid: Pid) -> io::Result<Option<ProcStat>> {
     Ok(None)
 }
 
-/// The command line of a process for people: unknown here.
+/// Returns the command line of a process for people. It is unknown here.
 pub(crate) fn command_line(_pid: Pid) -> String {
     "(command unknown)".to_owned()
 }
 
-/// There are no time namespaces.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns 0: there are no time namespaces.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn clock_offset() -> io::Result<i64> {
     Ok(0)
 }
 
-/// There are no cgroups.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns 0: there are no cgroups.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn cgroups(_pid: Pid) -> io::Result<u64> {
     Ok(0)
 }

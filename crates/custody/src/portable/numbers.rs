@@ -1,7 +1,7 @@
 //! The constants and structures of each system that the portable keeper uses.
 //!
-//! Compiled into the keeper, which is built from std alone, and into the library, which compares each of them with the libc
-//! crate while it is compiled, for whichever system (`libc_check.rs`).
+//! Compiled into the keeper, which is built from std alone, and into the library, which compares each of them with the
+//! libc crate at compile time, for every target system (`libc_check.rs`).
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -27,7 +27,7 @@ pub(crate) const POLLOUT: i16 = 4;
 pub(crate) const ESRCH: c_int = 3;
 pub(crate) const EINVAL: c_int = 22;
 pub(crate) const EMFILE: c_int = 24;
-/// Where `siginfo_t` has its code; its first word is the signal on every system.
+/// The offset of the code in `siginfo_t`. Its first word is the signal on every system.
 pub(crate) const SI_CODE_AT: usize = 8;
 
 pub(crate) use system::*;
@@ -48,10 +48,10 @@ mod system {
     pub(crate) const MSG_CTRUNC: c_int = 8;
     pub(crate) const RLIMIT_NOFILE: c_int = 7;
     pub(crate) const SI_STATUS_AT: usize = 24;
-    /// Where the data of an ancillary message begins.
+    /// The offset of the data in an ancillary message.
     pub(crate) const CMSG_DATA_AT: usize = 16;
     pub(crate) const CMSG_ALIGN: usize = 8;
-    /// How many bytes `ru_maxrss` counts.
+    /// The number of bytes per unit of `ru_maxrss`.
     pub(crate) const RSS_UNIT: u64 = 1024;
     pub(crate) type Id = c_uint;
     pub(crate) type PollCount = c_ulong;
@@ -153,8 +153,8 @@ pub(crate) struct ResourceLimit {
     pub(crate) hard: u64,
 }
 
-/// `struct timeval`. Where the microseconds have 64 bits, these are the lower ones; where they have 32, what
-/// follows is padding.
+/// `struct timeval`. If the system's microseconds have 64 bits, these are the lower 32. If they have 32 bits, padding
+/// follows.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct TimeValue {
@@ -183,6 +183,6 @@ pub(crate) struct Usage {
 #[repr(C, align(8))]
 pub(crate) struct SignalInfo(pub(crate) [u8; 128]);
 
-/// Room for any system's `sigset_t`; filled by the system's own calls.
+/// Room for any system's `sigset_t`. The system's own calls fill it.
 #[repr(C, align(8))]
 pub(crate) struct SignalSet(pub(crate) [u8; 128]);

@@ -1,6 +1,7 @@
 //! One look for the processes of dead runs, without pidfds, cgroups and readable environments.
 //!
-//! Only a process on record that its start time proves belongs to a run; one that may belong to it is left alone.
+//! A process belongs to a run only if it is recorded and its start time proves its identity. A process that may belong
+//! to a run is left alone.
 
 use std::io;
 use std::time::Instant;
@@ -13,16 +14,16 @@ use crate::{Pid, WorkerId};
 use super::report::{LetBe, LetBeReason};
 use super::sweep::{DeadRun, RunMember};
 
-/// What one look found.
+/// The result of one look.
 #[derive(Default)]
 pub(super) struct SearchResult {
     pub(super) members: Vec<RunMember>,
     pub(super) let_be: Vec<(usize, LetBe)>,
-    /// Runs of which something could not be seen.
+    /// Runs about which some information could not be read.
     pub(super) troubles: Vec<(usize, io::Error)>,
 }
 
-/// What all looks of a sweep share.
+/// The state that all looks of a sweep share.
 pub(super) struct MemberSearch<'a>(&'a [DeadRun<'a>]);
 
 impl<'a> MemberSearch<'a> {
@@ -31,7 +32,7 @@ impl<'a> MemberSearch<'a> {
     }
 
     /// Looks once.
-    #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+    #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
     pub(super) fn look(&mut self) -> io::Result<SearchResult> {
         let mut seen = SearchResult::default();
         for (run, dead) in self.0.iter().enumerate() {
@@ -64,7 +65,7 @@ impl<'a> MemberSearch<'a> {
     }
 }
 
-/// A process that may belong to the run, but cannot be proven to.
+/// Returns a process that may belong to the run, but cannot be proven to.
 fn doubt(main: &ProcessIdentity, group: i32) -> Option<(Pid, LetBeReason)> {
     let pid = Pid::new(main.pid)?;
     if matches!(identity::find(main), Ok(Some(_)) | Err(_)) {

@@ -1,22 +1,22 @@
-//! Which tiers are available on systems other than Linux: `group`, and why not the others.
+//! Which tiers are available on systems other than Linux: `group`, and why the others are not.
 
 use crate::Tier;
 
-/// What `auto` means.
+/// The tier that `auto` selects.
 pub(crate) const AUTO: Tier = Tier::Group;
 
-/// Whether processes have an identity that is never reused, or why not.
+/// Returns why processes have no identity that is never reused.
 pub(crate) fn pidfs() -> Result<(), String> {
     Err("only Linux has pidfs: start times tell processes apart".to_owned())
 }
 
-/// Processes are held by their parent here, never by a descriptor.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+/// Returns success: processes are held by their parent here, not by a descriptor.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux; all systems share the callers")]
 pub(crate) fn pidfds() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a tier is available, or why not.
+/// Returns whether a tier is available, or why not.
 pub(crate) fn check(tier: Tier) -> Result<(), String> {
     match tier {
         Tier::Namespace => Err("only Linux has PID namespaces".to_owned()),

@@ -1,6 +1,6 @@
 //! The cgroup v2 of a run: one write to `cgroup.kill` ends all its processes, whatever they did to escape.
 //!
-//! Each worker has a cgroup of its own below it; host, keeper and shims stay outside.
+//! Each worker has its own cgroup below the run's. Host, keeper and shims stay outside.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -16,19 +16,19 @@ use crate::ledger::record::MAX_TEXT;
 use crate::process::wait::ready_within;
 use crate::state::StateDir;
 
-/// How the name of a run's cgroup begins.
+/// The prefix of the name of a run's cgroup.
 const PREFIX: &str = "snakepit-";
 /// Separates the run's id from the digest of its state directory.
 const STATE_MARK: &str = ".";
 
-/// The run of a cgroup with this name.
+/// Returns the run of a cgroup with this name.
 fn run_of(name: &str) -> Option<RunId> {
     let name = name.strip_prefix(PREFIX)?;
     // Older versions did not append the state directory.
     name.split_once(STATE_MARK).map_or(name, |(run, _)| run).parse().ok()
 }
 
-/// `None` for a cgroup that was removed meanwhile: nobody is in it.
+/// Returns `None` for a cgroup that was removed meanwhile, because it contains no process.
 fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -43,7 +43,7 @@ pub(crate) struct Cgroup {
     path: PathBuf,
 }
 
-/// The cgroup of this process, below which it may create others, or why there is none.
+/// Returns the cgroup of this process, below which it may create others, or the reason why there is none.
 pub(crate) fn place() -> Result<PathBuf, String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| error.to_string())?;
     let (root, mount) = mounts.lines().find_map(cgroup2_mount).ok_or("no cgroup v2 is mounted")?;
@@ -56,7 +56,7 @@ pub(crate) fn place() -> Result<PathBuf, String> {
     Ok(mount.join(below))
 }
 
-/// Root and mount point, if this line of mountinfo describes a cgroup v2.
+/// Returns root and mount point if this line of mountinfo describes a cgroup v2.
 fn cgroup2_mount(line: &str) -> Option<(PathBuf, PathBuf)> {
     let (before, after) = line.split_once(" - ")?;
     let mut fields = before.split(' ').skip(3);
@@ -73,11 +73,11 @@ impl Cgroup {
         }
         let cgroup = Self { path };
         cgroup.make().map_err(|error| format!("cannot create {}: {error}", cgroup.path.display()))?;
-        // Opened but not written: a cgroup that was killed once kills every process that is cloned into it from outside, see
-        // docs/design/2026-11-15-custody.md.
+        // The file is opened but not written: a cgroup that was killed once kills every process that is cloned into it
+        // from outside, see docs/design/2026-11-15-custody.md.
         let usable = cgroup.takes_processes().and_then(|()| match cgroup.kill_file() {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("{}/cgroup.kill: {error} (Linux 5.14 has it)", cgroup.path.display())),
+            Err(error) => Err(format!("{}/cgroup.kill: {error} (needs Linux 5.14)", cgroup.path.display())),
         });
         if usable.is_err() {
             cgroup.remove();
@@ -85,14 +85,14 @@ impl Cgroup {
         usable.map(|()| cgroup)
     }
 
-    /// A cgroup below a threaded one can be created, but takes no processes.
+    /// Checks the type of the cgroup. A cgroup below a threaded one can be created, but accepts no processes.
     fn takes_processes(&self) -> Result<(), String> {
         match fs::read_to_string(self.path.join("cgroup.type")) {
             Ok(kind) if kind.trim() != "domain" => {
                 let below = self.path.parent().unwrap_or(&self.path).display();
-                Err(format!("cgroups below {below} take no processes: their type is {}", kind.trim()))
+                Err(format!("cgroups below {below} accept no processes: their type is {}", kind.trim()))
             }
-            // Before Linux 4.14 there is only one type.
+            // Before Linux 4.14, all cgroups have the same type.
             Ok(_) | Err(_) => Ok(()),
         }
     }
@@ -105,7 +105,8 @@ impl Cgroup {
         }
     }
 
-    /// The cgroup that a ledger names, if it exists and bears the run's name. An error means that it cannot be seen from here.
+    /// Returns the cgroup that a ledger names, if it exists and has the run's name. An error means that it is not
+    /// visible to the caller.
     pub(crate) fn recorded(path: &[u8], run: RunId) -> io::Result<Option<Self>> {
         use std::os::unix::ffi::OsStrExt;
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
@@ -125,7 +126,7 @@ impl Cgroup {
         )))
     }
 
-    /// The cgroups below the caller's own that belong to runs of a state directory.
+    /// Returns the cgroups below the caller's cgroup that belong to runs of a state directory.
     pub(crate) fn all_of(state: &StateDir) -> io::Result<Vec<(RunId, Self)>> {
         let mut found = Vec::new();
         let Ok(place) = place() else { return Ok(found) };
@@ -153,14 +154,14 @@ impl Cgroup {
         Ok(fs::File::open(&self.path)?.into())
     }
 
-    /// The processes in this cgroup and those below it, as far as they have a pid here: a process in another PID namespace has
-    /// none. [`Cgroup::end`] reaches those, too.
+    /// Returns the processes in this cgroup and those below it that have a pid here. A process in another PID namespace
+    /// may have none. [`Cgroup::end`] reaches those processes, too.
     pub(crate) fn members(&self) -> io::Result<Vec<crate::Pid>> {
         hit("look.cgroup")?;
         let mut members = Vec::new();
         for path in self.tree()? {
             let text = match fs::read_to_string(path.join("cgroup.procs")) {
-                // A threaded cgroup: its processes are listed in the one above.
+                // This is a threaded cgroup. Its processes are listed in the cgroup above.
                 Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => continue,
                 read => unless_gone(read)?.unwrap_or_default(),
             };
@@ -169,9 +170,10 @@ impl Cgroup {
         Ok(members)
     }
 
-    /// This cgroup and those below it, parents first: the keeper creates one per worker, and workers may create more.
+    /// Returns this cgroup and those below it, parents first. The keeper creates one per worker, and workers may create
+    /// more.
     fn tree(&self) -> io::Result<Vec<PathBuf>> {
-        /// However many a worker has created.
+        /// The most cgroups that are listed, however many a worker has created.
         const MOST: usize = 10_000;
         let mut found = vec![self.path.clone()];
         let mut next = 0;
@@ -196,7 +198,7 @@ impl Cgroup {
         fs::OpenOptions::new().write(true).open(self.path.join("cgroup.kill"))
     }
 
-    /// Kills the remaining processes and removes the cgroup. An error says why it is still there.
+    /// Kills the remaining processes and removes the cgroup. An error says why the cgroup still exists.
     pub(crate) fn end(&self, timeout: Duration) -> io::Result<()> {
         let Some(mut events) = unless_gone(fs::File::open(self.path.join("cgroup.events")))? else {
             return Ok(());
@@ -225,7 +227,7 @@ impl Cgroup {
     }
 
     pub(crate) fn remove(&self) {
-        // Fails while a process is in it; the next reaper tries again.
+        // This fails while a process is in the cgroup. The next reaper tries again.
         for path in self.tree().unwrap_or_else(|_| vec![self.path.clone()]).iter().rev() {
             let _ = fs::remove_dir(path);
         }

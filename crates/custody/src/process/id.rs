@@ -9,7 +9,7 @@ pub struct RunId(uuid::Uuid);
 
 impl RunId {
     pub(crate) fn new() -> Self {
-        // Not uuid's own clock, which panics before 1970: a machine without a battery may start there.
+        // uuid's own clock panics before 1970, and the clock of a machine without a battery may start there.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let context = uuid::NoContext;
         Self(uuid::Uuid::new_v7(uuid::Timestamp::from_unix(context, now.as_secs(), now.subsec_nanos())))
@@ -37,20 +37,20 @@ impl FromStr for RunId {
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let id = uuid::Uuid::try_parse(text).map(Self).map_err(|_| InvalidId::Run(text.to_owned()))?;
-        // Only the canonical spelling, so that one run has one directory name.
+        // Accept only the canonical spelling, so that one run has one directory name.
         if id.to_string() == text { Ok(id) } else { Err(InvalidId::Run(text.to_owned())) }
     }
 }
 
-/// A worker's name within its run, such as `python/3`. It reaches the worker as `SNAKEPIT_WORKER_ID`.
+/// A worker's name within its run, such as `python/3`. The worker gets it as `SNAKEPIT_WORKER_ID`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct WorkerId(String);
 
 impl WorkerId {
-    /// The longest name that fits a ledger record.
+    /// The length of the longest name that fits into a ledger record.
     pub const MAX_LEN: usize = 64;
 
-    /// A name of 1 to 64 characters from `A-Z a-z 0-9 . _ : / -`.
+    /// Creates a name of 1 to 64 characters from `A-Z a-z 0-9 . _ : / -`.
     ///
     /// ```
     /// use snakepit_custody::WorkerId;
@@ -69,12 +69,12 @@ impl WorkerId {
         }
     }
 
-    /// The name of the n-th worker of a run, if its command gives none.
+    /// Returns the name of the n-th worker of a run, for a command without a name.
     pub(crate) fn numbered(number: u64) -> Self {
         Self(format!("w{number}"))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -86,13 +86,13 @@ impl fmt::Display for WorkerId {
     }
 }
 
-/// Why a text is not an id.
+/// The reason why a text is not an id.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidId {
-    /// Not a run id.
+    /// The text is not a run id.
     #[error("{0:?} is not a run id: use 32 lower-case hex digits, as `snakepit ledger` prints them")]
     Run(String),
-    /// Not a worker id.
+    /// The text is not a worker id.
     #[error("{0:?} is not a worker id: use 1 to 64 characters from A-Z a-z 0-9 . _ : / -")]
     Worker(String),
 }
@@ -102,17 +102,17 @@ pub enum InvalidId {
 pub struct Pid(rustix::process::Pid);
 
 impl Pid {
-    /// `None` for zero and below.
+    /// Creates a pid. Returns `None` for zero and negative numbers.
     pub fn new(raw: i32) -> Option<Self> {
         if raw > 0 { rustix::process::Pid::from_raw(raw).map(Self) } else { None }
     }
 
-    /// The calling process.
+    /// Returns the pid of the calling process.
     pub fn current() -> Self {
         Self(rustix::process::getpid())
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn as_raw(self) -> i32 {
         self.0.as_raw_nonzero().get()
     }
@@ -134,21 +134,21 @@ impl fmt::Debug for Pid {
     }
 }
 
-/// A process group that custody made: never 0, never 1, never the caller's own.
+/// A process group that custody created: never 0, never 1, never the caller's own group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pgid(Pid);
 
 impl Pgid {
-    /// `None` for a group that must never be signalled: 0, 1, and the caller's own.
+    /// Creates a group id. Returns `None` for a group that must never be signalled: 0, 1, and the caller's own group.
     pub fn new(raw: i32) -> Option<Self> {
         let pid = Pid::new(raw)?;
-        // SAFETY: no precondition. Not through rustix: in a PID namespace whose first process came from outside, the own
-        // group has no number and the call returns 0, which rustix cannot express.
+        // SAFETY: no precondition. rustix is not used: in a PID namespace whose first process came from outside, the
+        // caller's group has no number and the call returns 0, which rustix cannot express.
         let own = unsafe { libc::getpgrp() };
         (raw > 1 && raw != own).then_some(Self(pid))
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn as_raw(self) -> i32 {
         self.0.as_raw()
     }

@@ -1,7 +1,8 @@
-//! The identity of processes: is this the recorded process, or a stranger with its pid?
+//! The identity of processes: is this the recorded process, or another process with the same pid?
 //!
-//! Always in this order: open the pidfd, compare, signal through the pidfd. A process that does not match is left alone.
-//! `Ok(None)` means that the process is surely gone; an error means that nobody can tell, and is never taken for a death.
+//! The order is always: open the pidfd, compare, signal through the pidfd. A process that does not match is left alone.
+//! `Ok(None)` means that the process is certainly gone. An error means that its state is unknown, and never counts as a
+//! death.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,10 +19,10 @@ use crate::process::wait::ready_within;
 use crate::state::LockState;
 use crate::{Pid, RunId};
 
-/// How many ancestors of a host are recorded: more than service managers and shells put above it.
+/// How many ancestors of a host are recorded. Service managers and shells put fewer above a host.
 const MOST_ANCESTORS: usize = 16;
 
-/// A process held by its pidfd: it cannot become another one.
+/// A process held by its pidfd, which never refers to another process.
 #[derive(Debug)]
 pub(crate) struct LiveProcess {
     pub(crate) pid: Pid,
@@ -30,7 +31,7 @@ pub(crate) struct LiveProcess {
 
 impl LiveProcess {
     pub(crate) fn kill(&self) {
-        // If the process is gone or may not be killed, the later check of its life shows it.
+        // If the process is gone or may not be killed, the later check whether it is alive shows that.
         self.signal(Signal::KILL);
     }
 
@@ -42,15 +43,16 @@ impl LiveProcess {
         !ends_within(&self.pidfd, Duration::ZERO)
     }
 
-    /// Whether the pid still belongs to the process: it lives, or has ended and is not reaped.
+    /// Returns whether the pid still belongs to the process: it is alive, or has ended and is not reaped.
     pub(crate) fn is_unreaped(&self) -> io::Result<bool> {
         let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.pidfd.as_raw_fd()))?;
         let pid = machine::field(&shown, "Pid:").unwrap_or_default();
-        // -1 once it is reaped.
+        // The file shows -1 once the process is reaped.
         Ok(pid.trim() == self.pid.to_string())
     }
 
-    /// Whether the process ends in time. The interval is for systems without pidfds, which have to poll.
+    /// Waits up to `timeout` for the end of the process. Returns whether it has ended. The interval is for systems
+    /// without pidfds, which have to poll.
     pub(crate) fn ends_within(&self, timeout: Duration, _interval: Duration) -> bool {
         ends_within(&self.pidfd, timeout)
     }
@@ -61,18 +63,18 @@ pub(crate) fn kill_through(pidfd: &OwnedFd) {
     let _ = pidfd_send_signal(pidfd, Signal::KILL);
 }
 
-/// Whether the process behind a pidfd has ended, or does so in time.
+/// Waits up to `timeout` for the end of the process behind a pidfd. Returns whether it has ended.
 pub(crate) fn ends_within(pidfd: &impl AsFd, timeout: Duration) -> bool {
     ready_within(pidfd, PollFlags::IN, timeout)
 }
 
-/// The identity of the calling process.
+/// Returns the identity of the calling process.
 pub(crate) fn own() -> io::Result<ProcessIdentity> {
     describe(Pid::current())?.ok_or_else(|| io::Error::other("/proc does not show this process"))
 }
 
-/// The ancestors of the caller, the nearest first. An orphan below the caller becomes the child of the first subreaper among
-/// them, or of init.
+/// Returns the ancestors of the caller, the nearest first. An orphan below the caller becomes the child of the first
+/// subreaper among them, or of init.
 pub(crate) fn ancestors() -> io::Result<Vec<ProcessIdentity>> {
     let mut ancestors = Vec::new();
     let mut next = machine::stat(Pid::current())?.map_or(0, |stat| stat.parent);
@@ -85,9 +87,9 @@ pub(crate) fn ancestors() -> io::Result<Vec<ProcessIdentity>> {
                 ancestors.push(process);
                 next = stat.parent;
             }
-            // A process that ends meanwhile adopts nobody.
+            // A process that ends meanwhile adopts no orphans.
             Ok(_) => break,
-            // `/proc` hides the processes of other users: the ancestors above cannot be seen.
+            // `/proc` hides the processes of other users, so the ancestors above cannot be seen.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
             Err(error) => return Err(error),
         }
@@ -95,21 +97,21 @@ pub(crate) fn ancestors() -> io::Result<Vec<ProcessIdentity>> {
     Ok(ancestors)
 }
 
-/// The identity of a process for the ledger; `None` if there is no such process.
+/// Returns the identity of a process for the ledger, or `None` if there is no such process.
 fn describe(pid: Pid) -> io::Result<Option<ProcessIdentity>> {
     let Some(found) = open(pid)? else { return Ok(None) };
     let Some(stat) = machine::stat(pid)? else { return Ok(None) };
     let pidfs = pidfs_inode(&found.pidfd)?.unwrap_or(0);
     let start = match machine::clock_offset() {
         Ok(offset) => stat.start.wrapping_add_signed(-offset),
-        // The inode is enough.
+        // The inode is sufficient.
         Err(_) if pidfs != 0 => 0,
         Err(error) => return Err(error),
     };
     Ok(Some(ProcessIdentity { pid: pid.as_raw(), start, pidfs }))
 }
 
-/// The inode that pidfs gives a process, unique until the next boot; `None` where there is no pidfs.
+/// Returns the inode that pidfs gives a process, unique until the next boot, or `None` if there is no pidfs.
 pub(crate) fn pidfs_inode(pidfd: &impl AsFd) -> io::Result<Option<u64>> {
     const PIDFS_MAGIC: u64 = 0x5049_4446;
     if hit("look.no_pidfs").is_err() {
@@ -122,24 +124,24 @@ pub(crate) fn pidfs_inode(pidfd: &impl AsFd) -> io::Result<Option<u64>> {
     Ok(Some(rustix::fs::fstat(pidfd)?.st_ino))
 }
 
-/// Opens a process by its pid alone; `None` if there is no such process.
+/// Opens a process by its pid alone. Returns `None` if there is no such process.
 pub(crate) fn open(pid: Pid) -> io::Result<Option<LiveProcess>> {
     hit("look.pidfd")?;
     match pidfd_open(pid.as_rustix(), PidfdFlags::empty()) {
         Ok(pidfd) => Ok(Some(LiveProcess { pid, pidfd })),
-        // INVAL and NOENT: the number is a thread's or a group's by now, and no process has it.
+        // INVAL and NOENT: the number now belongs to a thread or a group, and no process has it.
         Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// The recorded process, if it is alive. The caller has compared boot and PID namespace.
+/// Returns the recorded process if it is alive. The caller has compared boot and PID namespace.
 pub(crate) fn find(recorded: &ProcessIdentity) -> io::Result<Option<LiveProcess>> {
     find_if(recorded, |_| Ok(true))
 }
 
-/// Which of these processes, known by their inodes, are surely alive. For many at once: three system calls for each, and one
-/// for all.
+/// Returns which of these processes, known by their inodes, are certainly alive. For many processes at once: it takes
+/// three system calls for each, and one for all.
 pub(crate) fn surely_alive(recorded: &[ProcessIdentity]) -> Vec<bool> {
     const AT_ONCE: usize = 128;
     let mut alive = Vec::with_capacity(recorded.len());
@@ -161,13 +163,14 @@ pub(crate) fn surely_alive(recorded: &[ProcessIdentity]) -> Vec<bool> {
     alive
 }
 
-/// Whether the host of a run lives. The lock cannot tell, since a forked copy of the host holds it, too.
+/// Returns whether the host of a run is alive. The lock does not show this, because a forked copy of the host holds it,
+/// too.
 pub(crate) fn host_lives(recorded: &ProcessIdentity, _lock: LockState) -> io::Result<bool> {
     Ok(find(recorded)?.is_some())
 }
 
-/// Like [`find`], for a process of a run. Without pidfs, the process must not carry another run's marker. It may carry none:
-/// programs that set their title overwrite their environment.
+/// Like [`find`], for a process of a run. Without pidfs, the process must not carry another run's marker. It may carry
+/// none: programs that set their title overwrite their environment.
 pub(crate) fn find_of_run(recorded: &ProcessIdentity, run: RunId) -> io::Result<Option<LiveProcess>> {
     find_if(recorded, |found| {
         if pidfs_inode(&found.pidfd)?.is_some() {
@@ -175,14 +178,14 @@ pub(crate) fn find_of_run(recorded: &ProcessIdentity, run: RunId) -> io::Result<
         }
         match markers(found.pid) {
             Ok(marked) => Ok(marked.is_none_or(|runs| runs.is_empty() || runs.contains(&run))),
-            // A process that changed its user cannot be read, but pid, start time, boot and namespace match.
+            // A process that changed its user cannot be read, but its pid, start time, boot and namespace match.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
             Err(error) => Err(error),
         }
     })
 }
 
-/// The recorded process if it is not reaped: its pid and its group's number still belong to it.
+/// Returns the recorded process if it is not reaped. Its pid and its group's number then still belong to it.
 pub(crate) fn find_unreaped(recorded: &ProcessIdentity) -> io::Result<Option<LiveProcess>> {
     let Some(pid) = Pid::new(recorded.pid) else { return Ok(None) };
     let Some(found) = open(pid)? else { return Ok(None) };
@@ -197,11 +200,12 @@ fn find_if(
     let Some(pid) = Pid::new(recorded.pid) else { return Ok(None) };
     let Some(found) = open(pid)? else { return Ok(None) };
     let same = is_recorded(&found, recorded)? && confirm(&found)?;
-    // Alive after the comparison: so what was read under its pid belongs to it.
+    // The process is alive after the comparison, so the data that was read under its pid belongs to it.
     Ok((same && found.is_alive()).then_some(found))
 }
 
-/// Whether a process is the recorded one. A known inode decides alone: a start time depends on who looks.
+/// Returns whether a process is the recorded one. If the inode is known, it alone decides, because a start time depends
+/// on the reader's time namespace.
 fn is_recorded(found: &LiveProcess, recorded: &ProcessIdentity) -> io::Result<bool> {
     if recorded.pidfs != 0
         && let Some(inode) = pidfs_inode(&found.pidfd)?
@@ -210,19 +214,20 @@ fn is_recorded(found: &LiveProcess, recorded: &ProcessIdentity) -> io::Result<bo
     }
     if recorded.start == 0 {
         return Err(io::Error::other(
-            "the record has no inode and no start time that this kernel could compare",
+            "the record has neither an inode nor a start time that this kernel can compare",
         ));
     }
     let Some(stat) = machine::stat(found.pid)? else { return Ok(false) };
     Ok(stat.start.wrapping_add_signed(-machine::clock_offset()?) == recorded.start)
 }
 
-/// Whether a process lives; one that waits to be reaped does not.
+/// Returns whether a process is alive. A process that waits to be reaped is not.
 pub(crate) fn lives(pid: Pid) -> io::Result<bool> {
     Ok(open(pid)?.is_some_and(|found| found.is_alive()))
 }
 
-/// Whether a process lives in another PID namespace. Only for callers that [see all](crate::process::machine::Place::sees_all) of the machine.
+/// Returns whether a process is alive in another PID namespace. Requires that
+/// [`PidScope::sees_all`](crate::process::pid_scope::PidScope::sees_all) holds for the caller.
 pub(crate) fn namespace_lives(pidns: u64) -> io::Result<bool> {
     for pid in machine::all_pids()? {
         if machine::pid_namespace(pid)? == Some(pidns) && lives(pid)? {
@@ -232,10 +237,10 @@ pub(crate) fn namespace_lives(pidns: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The runs whose marker a process carries, in its environment or, as keeper or shim, on its command line; `None` if
-/// there is no such process.
+/// Returns the runs whose marker a process carries, in its environment or, as keeper or shim, on its command line.
+/// Returns `None` if there is no such process.
 pub(crate) fn markers(pid: Pid) -> io::Result<Option<Vec<RunId>>> {
-    // First: the environment of a shim in a user namespace cannot be read, and is empty.
+    // The command line comes first: the environment of a shim in a user namespace cannot be read or is empty.
     if let Some(run) = served_by(pid)? {
         return Ok(Some(vec![run]));
     }
@@ -246,7 +251,7 @@ pub(crate) fn markers(pid: Pid) -> io::Result<Option<Vec<RunId>>> {
     Ok(Some(values.filter_map(|id| std::str::from_utf8(id).ok()?.parse().ok()).collect()))
 }
 
-/// The run that a keeper or shim serves.
+/// Returns the run that a keeper or shim serves.
 pub(crate) fn served_by(pid: Pid) -> io::Result<Option<RunId>> {
     let Some(line) = machine::words(pid)? else { return Ok(None) };
     let mut words = line.split(|byte| *byte == 0);

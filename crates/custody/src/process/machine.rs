@@ -1,6 +1,7 @@
-//! What `/proc` says of this machine, of the caller's namespaces, and of a process.
+//! What `/proc` shows about this machine, the caller's namespaces, and a process.
 //!
-//! A failed look is an error here, never "there is nobody": callers decide about lives by these answers.
+//! A failed look is an error here, never an empty result, because callers decide about the lives of processes by these
+//! answers.
 
 use std::fs;
 use std::io::{self, Read};
@@ -19,7 +20,7 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// The inode of the time namespace that the machine booted with.
 const FIRST_TIME_NAMESPACE: u64 = 0xEFFF_FFFA;
 
-/// Why custody cannot work where the caller is: pids would not mean what they seem to.
+/// Why custody cannot work in the caller's environment: pids would not mean what they seem to mean.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PidScopeError {
@@ -53,11 +54,12 @@ pub enum PidScopeError {
 
 impl PidScope {
     pub(crate) fn here() -> Result<Self, PidScopeError> {
-        // The thread's entry: the process's own is empty once its main thread has ended.
+        // Reads the thread's entry, because the process's own entry is empty once its main thread has ended.
         let status = fs::read_to_string("/proc/thread-self/status").map_err(PidScopeError::NoProc)?;
         let own = Pid::current();
-        // One number for each namespace from that of `/proc` down to the thread's own. `/proc/self` alone could be the same
-        // number in both by chance. gVisor has no such line, and no `/proc` of another namespace either.
+        // The line has one number for each namespace, from that of `/proc` down to the thread's own. `/proc/self` alone
+        // is not enough, because the number could by chance be the same in both. gVisor has no such line, and no
+        // `/proc` of another namespace either.
         let shown = field(&status, "NStgid:").or_else(|| field(&status, "Tgid:")).unwrap_or_default();
         if shown.trim() != own.to_string() {
             return Err(PidScopeError::ForeignProc { shown: shown.trim().replace('\t', "/"), own });
@@ -67,7 +69,7 @@ impl PidScope {
         match namespace("pid_for_children") {
             Ok(children) if children == pidns => {}
             Ok(_) => return Err(PidScopeError::ChildrenElsewhere),
-            // Listed, but missing: a namespace that is still empty. gVisor does not list it.
+            // If the entry is listed but missing, the namespace is still empty. gVisor does not list the entry.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if lists_children_namespace().map_err(PidScopeError::NoProc)? {
                     return Err(PidScopeError::ChildrenElsewhere);
@@ -79,13 +81,13 @@ impl PidScope {
         Ok(Self { boot, pidns })
     }
 
-    /// Whether the caller can see every process of the machine: as root, in the first PID namespace.
+    /// Returns whether the caller can see every process of the machine: as root, in the first PID namespace.
     pub(crate) fn sees_all(self) -> bool {
         self.pidns == FIRST_PID_NAMESPACE && rustix::process::geteuid().is_root()
     }
 }
 
-/// Whether this kernel shows in which PID namespace children start.
+/// Returns whether this kernel shows in which PID namespace children start.
 fn lists_children_namespace() -> io::Result<bool> {
     for entry in fs::read_dir("/proc/thread-self/ns")? {
         if entry?.file_name() == "pid_for_children" {
@@ -100,12 +102,12 @@ fn boot_id() -> io::Result<[u8; 16]> {
     Ok(uuid::Uuid::try_parse(text.trim()).map_err(io::Error::other)?.into_bytes())
 }
 
-/// The rest of the line that begins with `name`.
+/// Returns the rest of the line that begins with `name`.
 pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name))
 }
 
-/// `None` for a read of `/proc/PID/…` whose process has ended; every other failure stays an error.
+/// Returns `None` for a read of `/proc/PID/…` whose process has ended. Any other failure stays an error.
 fn of_process<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -115,7 +117,7 @@ fn of_process<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// What `/proc` says of a process; `None` if there is no such process.
+/// Reads `/proc/PID/stat`. Returns `None` if there is no such process.
 pub(crate) fn stat(pid: Pid) -> io::Result<Option<ProcStat>> {
     hit("look.stat")?;
     let Some(text) = of_process(fs::read(format!("/proc/{pid}/stat")))? else { return Ok(None) };
@@ -123,15 +125,15 @@ pub(crate) fn stat(pid: Pid) -> io::Result<Option<ProcStat>> {
     ProcStat::parse(&text).ok_or_else(unknown).map(Some)
 }
 
-/// By how many clock ticks the caller's time namespace shifts start times. Without this offset, a start time that was written
-/// in one time namespace would match nobody in another.
+/// Returns the number of clock ticks by which the caller's time namespace shifts start times. Without this offset, a
+/// start time that was written in one time namespace would match no process in another.
 pub(crate) fn clock_offset() -> io::Result<i64> {
     const NANOS_PER_TICK: i64 = 10_000_000;
     let inode = |name| fs::metadata(format!("/proc/thread-self/ns/{name}")).map(|file| file.ino());
     let own = match inode("time") {
         Ok(FIRST_TIME_NAMESPACE) => return Ok(0),
         Ok(inode) => inode,
-        // Before Linux 5.6.
+        // Kernels before Linux 5.6 have no time namespaces.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(error),
     };
@@ -147,7 +149,7 @@ pub(crate) fn clock_offset() -> io::Result<i64> {
     }
 }
 
-/// The real and the effective user of a process; `None` if there is no such process.
+/// Returns the real and the effective user of a process, or `None` if there is no such process.
 pub(crate) fn users(pid: Pid) -> io::Result<Option<[u32; 2]>> {
     hit("look.users")?;
     let Some(status) = of_process(fs::read_to_string(format!("/proc/{pid}/status")))? else {
@@ -161,28 +163,28 @@ pub(crate) fn users(pid: Pid) -> io::Result<Option<[u32; 2]>> {
     }
 }
 
-/// A digest of the cgroups of a process, which every user may read; 0 if there is no such process.
+/// Returns a digest of the cgroups of a process, which every user may read, or 0 if there is no such process.
 pub(crate) fn cgroups(pid: Pid) -> io::Result<u64> {
     hit("look.cgroup")?;
     let text = of_process(fs::read(format!("/proc/{pid}/cgroup")))?.unwrap_or_default();
     Ok(if text.is_empty() { 0 } else { fnv1a(text) })
 }
 
-/// The bytes of `/proc/PID/environ`; `None` if there is no such process.
+/// Returns the bytes of `/proc/PID/environ`, or `None` if there is no such process.
 pub(crate) fn environment(pid: Pid) -> io::Result<Option<Vec<u8>>> {
-    /// More than a program can be started with. A process can claim terabytes.
+    /// The most bytes that are read, more than a program can be started with. A process can claim terabytes.
     const MOST: u64 = 8 << 20;
     hit("look.environment")?;
     of_process(read_beginning(&format!("/proc/{pid}/environ"), MOST))
 }
 
-/// The first words of a process's command line; `None` if there is no such process.
+/// Returns the first words of a process's command line, or `None` if there is no such process.
 pub(crate) fn words(pid: Pid) -> io::Result<Option<Vec<u8>>> {
     hit("look.command_line")?;
     of_process(read_beginning(&format!("/proc/{pid}/cmdline"), COMMAND_LINE))
 }
 
-/// How much is read of a command line.
+/// The most bytes that are read of a command line.
 const COMMAND_LINE: u64 = 4096;
 
 fn read_beginning(path: &str, most: u64) -> io::Result<Vec<u8>> {
@@ -191,7 +193,7 @@ fn read_beginning(path: &str, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The command line of a process for people, or its name in brackets.
+/// Returns the command line of a process for people, or its name in brackets.
 pub(crate) fn command_line(pid: Pid) -> String {
     let line = read_beginning(&format!("/proc/{pid}/cmdline"), COMMAND_LINE).unwrap_or_default();
     let words: Vec<_> =
@@ -204,7 +206,7 @@ pub(crate) fn command_line(pid: Pid) -> String {
     if text.chars().count() > 120 { text.chars().take(119).chain(['…']).collect() } else { text }
 }
 
-/// The pids of all processes that can be seen.
+/// Returns the pids of all visible processes.
 pub(crate) fn all_pids() -> io::Result<Vec<Pid>> {
     hit("look.processes")?;
     let mut pids = Vec::new();
@@ -214,11 +216,12 @@ pub(crate) fn all_pids() -> io::Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// The PID namespace of a process, for callers in the first one; `None` if there is no such process.
+/// Returns the PID namespace of a process, for callers in the first one, or `None` if there is no such process.
 pub(crate) fn pid_namespace(pid: Pid) -> io::Result<Option<u64>> {
     match of_process(fs::metadata(format!("/proc/{pid}/ns/pid"))) {
         Ok(file) => Ok(file.map(|file| file.ino())),
-        // Not even root may look into some; a process with a single number is in our own namespace.
+        // Not even root may read the namespaces of some processes. A process with a single number is in the first
+        // namespace.
         Err(error) => match of_process(fs::read_to_string(format!("/proc/{pid}/status")))? {
             Some(status) => match field(&status, "NStgid:").map(|numbers| numbers.split_whitespace().count())
             {

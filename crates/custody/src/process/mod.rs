@@ -1,10 +1,10 @@
-//! Processes as the system shows them: who one is, what it belongs to, and waiting for it.
+//! Processes as the system shows them: their identity, what they belong to, and waiting for them.
 //!
-//! Owns ids, identities, `/proc` and cgroups. It must not know why a caller looks, nor decide what becomes of a process: an
-//! error while looking is an error, never "there is nobody".
+//! Owns ids, identities, `/proc` and cgroups. It must not know why a caller looks, nor decide what happens to a
+//! process: an error during a look is an error, never an empty result.
 //!
-//! From names to proof: `id` → `pid_scope` → `proc_stat` → `machine` (what `/proc` says) → `identity` (is it the recorded process?) →
-//! `cgroup` → `wait`. `digest` tells names apart.
+//! From names to proof: `id` → `pid_scope` → `proc_stat` → `machine` (what `/proc` shows) → `identity` (is it the
+//! recorded process?) → `cgroup` → `wait`. `digest` distinguishes names.
 
 #[cfg_attr(portable, path = "../portable/cgroup.rs")]
 pub(crate) mod cgroup;

@@ -2,7 +2,7 @@
 
 use super::digest::fnv1a;
 
-/// One boot and one PID namespace. On systems other than Linux there is but one namespace, 0.
+/// One boot and one PID namespace. Systems other than Linux have only one namespace, 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PidScope {
     pub(crate) boot: [u8; 16],
@@ -10,7 +10,7 @@ pub(crate) struct PidScope {
 }
 
 impl PidScope {
-    /// Boot and PID namespace in a few digits.
+    /// Returns a digest of boot and PID namespace.
     pub(crate) fn digest(self) -> u64 {
         fnv1a(self.boot.into_iter().chain(self.pidns.to_le_bytes()))
     }

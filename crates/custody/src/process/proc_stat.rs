@@ -1,20 +1,20 @@
-//! One line of `/proc/PID/stat`. Compiled into the library and the keepers: nothing but std here.
+//! One line of `/proc/PID/stat`. Compiled into the library and the keepers, so the file uses only std.
 
 /// The fields of `/proc/PID/stat` that custody needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ProcStat {
-    /// The kernel's letter: `D` is uninterruptible sleep, `Z` and `X` have ended.
+    /// The kernel's letter for the state. `D` is uninterruptible sleep; processes in `Z` and `X` have ended.
     pub(crate) state: char,
     pub(crate) parent: i32,
     pub(crate) group: i32,
     pub(crate) session: i32,
-    /// Clock ticks from boot to the start of the process, as the reader's time namespace counts them.
+    /// The time from boot to the start of the process in clock ticks, as the reader's time namespace counts them.
     pub(crate) start: u64,
 }
 
 impl ProcStat {
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
-        // The name in field 2 may contain anything, parentheses too: so count from its end.
+        // The name in field 2 may contain anything, even parentheses, so the fields are counted from its end.
         let after_name = line.iter().rposition(|byte| *byte == b')')? + 2;
         let rest = String::from_utf8_lossy(line.get(after_name..)?);
         let mut fields = rest.split_ascii_whitespace();
@@ -27,7 +27,7 @@ impl ProcStat {
         })
     }
 
-    /// Whether the process has ended, though perhaps nobody has reaped it yet.
+    /// Returns whether the process has ended, even if it is not reaped yet.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }

@@ -1,4 +1,4 @@
-//! Waiting for a descriptor, with a limit.
+//! Waits for a descriptor, with a time limit.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Waits for a descriptor; returns whether it became ready in time.
+/// Waits for a descriptor. Returns whether it became ready in time.
 pub(crate) fn ready_within(fd: &impl AsFd, flags: PollFlags, timeout: Duration) -> bool {
     let deadline = Instant::now() + timeout;
     loop {

@@ -1,4 +1,4 @@
-//! Whether a run is over: by its host, its lock, its boot and its PID namespace.
+//! Decides whether a run is over, by its host, its lock, its boot and its PID namespace.
 
 use std::io;
 
@@ -10,32 +10,32 @@ use crate::state::LockState;
 /// Whether a run is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunLife {
-    /// The host lives.
+    /// The host is alive.
     Live,
     /// The host is dead.
     Dead,
-    /// The run belongs to an earlier boot: none of its processes can be alive.
+    /// The run belongs to an earlier boot, so none of its processes can be alive.
     OtherBoot,
-    /// The run belongs to another PID namespace and lives there: it is left alone.
+    /// The run belongs to another PID namespace and is alive there. It is left alone.
     OtherNamespace,
-    /// The run belongs to another PID namespace, and nobody holds its lock. Only from there can be seen whether anybody is
-    /// left: it is left alone.
+    /// The run belongs to another PID namespace, and no process holds its lock. Whether any of its processes are left
+    /// can only be seen from that namespace, so the run is left alone.
     OtherNamespaceUnseen,
     /// The run belongs to another PID namespace, which is gone with all its processes.
     OtherNamespaceOver,
-    /// The run cannot be judged: its records cannot be read, or do not name its host while its lock is held. It is left
-    /// alone.
+    /// The run cannot be judged: its records cannot be read, or they do not name its host while its lock is held. It is
+    /// left alone.
     Unreadable,
 }
 
-/// Decides whether a run is over. An error means that something could not be looked at, and decides nothing.
+/// Decides whether a run is over. An error means that some information could not be read, and decides nothing.
 pub(crate) fn life(contents: &LedgerContents, lock: LockState, scope: PidScope) -> io::Result<RunLife> {
     let Some(any) = contents.any_record() else {
-        // Without a record, nothing was started, or nothing can be said.
+        // Without a record, nothing was started, or nothing is known.
         return Ok(if lock == LockState::Held { RunLife::Unreadable } else { RunLife::Dead });
     };
     if any.boot != scope.boot {
-        // If the lock is held all the same, another machine shares the directory.
+        // If the lock is held nevertheless, another machine shares the directory.
         return Ok(if lock == LockState::Held { RunLife::Unreadable } else { RunLife::OtherBoot });
     }
     if any.pidns != scope.pidns {

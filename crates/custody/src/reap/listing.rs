@@ -1,4 +1,4 @@
-//! What the ledger says, for people and programs: the runs, their processes, and which of them live.
+//! What the ledger says, for people and programs: the runs, their processes, and which of them are alive.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,10 +15,10 @@ use crate::{Pid, Tier, WorkerId};
 
 use super::life::{RunLife, life};
 
-/// A run on record.
+/// A run in the ledger.
 #[derive(Clone, Debug)]
 pub struct RunEntry {
-    /// The run's id, or the name of a directory that is no run's.
+    /// The run's id, or the name of a directory that does not belong to a run.
     pub run: String,
     /// The host.
     pub host_pid: Option<Pid>,
@@ -32,18 +32,18 @@ pub struct RunEntry {
     pub cgroup: Option<PathBuf>,
     /// When the run was opened.
     pub opened_at: Option<SystemTime>,
-    /// The workers that are on record as living.
+    /// The workers that are recorded as living.
     pub processes: Vec<ProcessEntry>,
-    /// What is wrong with the records, for people.
+    /// Problems with the records, for people.
     pub trouble: Vec<String>,
 }
 
-/// A worker on record.
+/// A worker in the ledger.
 #[derive(Clone, Debug)]
 pub struct ProcessEntry {
     /// The worker's name.
     pub worker: WorkerId,
-    /// The main process; `None` while only the intent is on record.
+    /// The main process; `None` while only the intent is recorded.
     pub pid: Option<Pid>,
     /// The process group.
     pub pgid: Option<i32>,
@@ -53,13 +53,13 @@ pub struct ProcessEntry {
     pub tier: Tier,
     /// When the worker was recorded.
     pub spawned_at: SystemTime,
-    /// Whether only the intent to start the worker is on record.
+    /// Whether only the intent to start the worker is recorded.
     pub at_gate: bool,
-    /// Whether the recorded process is alive, as far as can be seen from here.
+    /// Whether the recorded process is alive, according to what is visible to the caller.
     pub alive: bool,
 }
 
-/// Everything on record below `state_dir`. A missing directory is an empty ledger.
+/// Returns all runs that are recorded below `state_dir`. A missing directory is an empty ledger.
 ///
 /// ```no_run
 /// for run in snakepit_custody::ledger(&snakepit_custody::default_state_dir()?)? {
@@ -92,7 +92,8 @@ pub fn ledger(state_dir: &Path) -> Result<Vec<RunEntry>, OpenError> {
     Ok(runs)
 }
 
-/// The records of a run, and whether it is over; `None` if its removal is under way or was interrupted.
+/// Reads the records of a run and decides whether it is over. Returns `None` if its removal is in progress or was
+/// interrupted.
 fn read(dir: &RunDir, scope: PidScope) -> std::io::Result<Option<(LedgerContents, RunLife)>> {
     let bytes = dir.read_ledger();
     if dir.is_empty_shell()? {
@@ -155,7 +156,7 @@ fn process(record: &Record, scope: PidScope) -> Option<ProcessEntry> {
         at_gate: record.kind == RecordKind::Intent,
         alive: here
             && record.main != ProcessIdentity::default()
-            // A process that cannot be looked at is not called dead.
+            // A process that cannot be inspected does not count as dead.
             && !matches!(identity::find(&record.main), Ok(None)),
     })
 }

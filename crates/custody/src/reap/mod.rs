@@ -1,10 +1,10 @@
 //! Dead runs: found, judged, cleared, and shown to people.
 //!
-//! Owns the decision that a run is over, and the search for whatever of it still lives. It must not know the run of its own
-//! host, except that it is not touched.
+//! Owns the decision that a run is over, and the search for its living processes. It must not know the run of its own
+//! host, except to leave it alone.
 //!
-//! In the order of a cleanup: `reaper` → `life` (is it over?) → `sweep_lock` (one host clears for all) → `sweep` → `search`
-//! → `process_table` → `report`. `listing` shows the same records to people.
+//! In the order of a cleanup: `reaper` → `life` (is it over?) → `sweep_lock` (one host clears for all) → `sweep` →
+//! `search` → `process_table` → `report`. `listing` shows the same records to people.
 
 pub(crate) mod life;
 pub(crate) mod listing;

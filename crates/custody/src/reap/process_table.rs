@@ -1,7 +1,7 @@
 //! All processes at one moment, with their parents and groups.
 //!
-//! Rows are read one after another, so the table is not of one instant: before acting on a row, open a pidfd and compare. It
-//! must not judge runs.
+//! The rows are read one after another, so the table does not show a single instant. Before acting on a row, callers
+//! open a pidfd and compare. The table must not judge runs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use crate::Pid;
 use crate::process::machine;
 use crate::process::proc_stat::ProcStat;
 
-/// What was seen, by pid.
+/// The rows that were read, by pid.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
     rows: BTreeMap<i32, ProcStat>,
@@ -18,7 +18,7 @@ pub(crate) struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// Reads all processes that can be seen. Processes that `/proc` hides, as those of other users, are left out; every other
+    /// Reads all visible processes. Leaves out processes that `/proc` hides, such as those of other users. Any other
     /// error fails the whole table.
     pub(crate) fn read() -> io::Result<Self> {
         let mut table = Self::default();

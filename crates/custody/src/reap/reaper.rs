@@ -1,7 +1,8 @@
-//! The reaper: finds the runs of dead hosts, ends whatever of them still lives, and removes them.
+//! The reaper: finds the runs of dead hosts, ends their living processes, and removes the runs.
 //!
-//! A run is dead when its host is, even if its lock is held. A run that cannot be judged is left alone and reported, and so are
-//! processes of a dead run that cannot be looked at. Hosts that start at the same time clear dead runs once for all.
+//! A run is dead when its host is dead, even if its lock is held. A run that cannot be judged is left alone and
+//! reported. The same holds for processes of a dead run that cannot be inspected. Of the hosts that start at the same
+//! time, one clears the dead runs for all.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,22 +24,22 @@ use super::report::{CleanupReport, ReapedRun};
 use super::sweep::{self, DeadRun, sweep};
 use super::sweep_lock;
 
-/// How long keepers may still clear their own dead runs before they are ended, too.
+/// How long keepers may still clear their own dead runs before the reaper ends them, too.
 const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long to wait for another host that clears dead runs: its own time limit, and a little more.
+/// How long to wait for another host that clears dead runs: its time limit, and a little more.
 const LOCK_PATIENCE: Duration = sweep::LIMIT.saturating_add(Duration::from_secs(2));
 
 /// What to do while another host clears dead runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtherReapers {
-    /// Wait until the dead runs are cleared: for starts, and for cleanups on request.
+    /// Wait until the dead runs are cleared. For starts, and for cleanups on request.
     Await,
-    /// Leave the dead runs to that host: for rounds that come again.
+    /// Leave the dead runs to that host. For periodic rounds.
     LeaveTo,
 }
 
-/// Clears the dead runs below `state_dir`. Needs no run, and touches no live one.
+/// Clears the dead runs below `state_dir`. Needs no run of its own, and does not touch live runs.
 ///
 /// ```no_run
 /// let report = snakepit_custody::cleanup(&snakepit_custody::default_state_dir()?)?;
@@ -53,7 +54,7 @@ pub fn cleanup(state_dir: &Path) -> Result<CleanupReport, OpenError> {
     Ok(reap(&state, scope, &Config::default(), None, OtherReapers::Await)?)
 }
 
-/// Clears all dead runs but `own`.
+/// Clears all dead runs except `own`.
 pub(crate) fn reap(
     state: &StateDir,
     scope: PidScope,
@@ -70,7 +71,7 @@ pub(crate) fn reap(
         OtherReapers::Await => LOCK_PATIENCE,
         OtherReapers::LeaveTo => Duration::ZERO,
     };
-    // Where the directory cannot be locked, two hosts at the same time do double work, but no harm.
+    // If the directory cannot be locked, two hosts at the same time do the work twice, but do no harm.
     let lock = state.open_runs().and_then(|dir| sweep_lock::wait_for(dir, patience));
     if matches!(lock, Ok(None)) {
         let mut report = CleanupReport { runs: found.unclear };
@@ -85,7 +86,7 @@ pub(crate) fn reap(
         }
         return Ok(report);
     }
-    // The host that had the lock has cleared most of them, or all. Free their descriptors and look again.
+    // The host that had the lock has cleared most or all of the runs. Close their descriptors and look again.
     drop(found);
     let found = look(state, scope, own)?;
     let mut runs = found.unclear;
@@ -94,7 +95,7 @@ pub(crate) fn reap(
     Ok(CleanupReport { runs })
 }
 
-/// All runs but our own, sorted by what to do with them.
+/// All runs except the caller's own, sorted by what to do with them.
 #[derive(Default)]
 struct RunSurvey {
     over: Vec<EndedRun>,
@@ -108,14 +109,14 @@ struct EndedRun {
     cgroup: Option<Cgroup>,
     /// `None` if only the cgroup is left.
     dir: Option<RunDir>,
-    /// Whether processes of the run may live here and must be ended.
+    /// Whether processes of the run may be alive here and must be ended.
     sweep: bool,
 }
 
-/// Looks at every run but `own`. A live run costs only a look at its host.
+/// Looks at every run except `own`. A live run costs only a look at its host.
 fn look(state: &StateDir, scope: PidScope, own: Option<RunId>) -> Result<RunSurvey, StateError> {
     let mut found = RunSurvey::default();
-    // Before the runs: a run gets its directory before its cgroup, and loses it after.
+    // Cgroups are listed before the runs: a run gets its directory before its cgroup, and loses it after the cgroup.
     let mut cgroups = Cgroup::all_of(state).unwrap_or_else(|error| {
         let trouble = format!("cannot look for the cgroups of dead runs: {error}");
         found.unclear.push(ReapedRun::in_trouble(&"cgroups", trouble));
@@ -133,9 +134,7 @@ fn look(state: &StateDir, scope: PidScope, own: Option<RunId>) -> Result<RunSurv
                 named.push((name, parsed));
             }
         } else {
-            found
-                .unclear
-                .push(ReapedRun::in_trouble(&text, "not a run: remove it by hand if nobody needs it"));
+            found.unclear.push(ReapedRun::in_trouble(&text, "not a run: delete it if it is not needed"));
         }
     }
     let hosts: Vec<ProcessIdentity> =
@@ -158,7 +157,7 @@ fn look(state: &StateDir, scope: PidScope, own: Option<RunId>) -> Result<RunSurv
     Ok(found)
 }
 
-/// Sorts a run by whether it is over. `cgroup` is the cgroup that bears the run's name, in case the ledger names none.
+/// Sorts a run by whether it is over. `cgroup` is the cgroup that has the run's name, in case the ledger names none.
 fn judge(run: RunId, dir: RunDir, cgroup: Option<Cgroup>, scope: PidScope, found: &mut RunSurvey) {
     let judged = dir.read_ledger().and_then(|bytes| {
         if dir.is_empty_shell()? {
@@ -175,12 +174,12 @@ fn judge(run: RunId, dir: RunDir, cgroup: Option<Cgroup>, scope: PidScope, found
     let (contents, life, cgroup) = match judged {
         Ok(Some(judged)) => judged,
         Ok(None) => {
-            // Its removal is under way, or was interrupted.
+            // The removal of the run is in progress or was interrupted.
             let _ = dir.remove();
             return;
         }
         Err(error) => {
-            let trouble = format!("cannot look at {}, so it was left alone: {error}", dir.path().display());
+            let trouble = format!("cannot inspect {}, so it was left alone: {error}", dir.path().display());
             return found.unclear.push(ReapedRun::in_trouble(&run, trouble));
         }
     };
@@ -189,7 +188,7 @@ fn judge(run: RunId, dir: RunDir, cgroup: Option<Cgroup>, scope: PidScope, found
         RunLife::Unreadable => {
             let troubles = contents.troubles();
             let trouble = if troubles.is_empty() {
-                "its records do not name its host, and somebody holds its lock: it was left alone".to_owned()
+                "its records do not name its host, and a process holds its lock: it was left alone".to_owned()
             } else {
                 troubles.join("; ")
             };
@@ -209,7 +208,7 @@ fn judge(run: RunId, dir: RunDir, cgroup: Option<Cgroup>, scope: PidScope, found
     found.over.push(EndedRun { run, contents, cgroup, dir: Some(dir), sweep });
 }
 
-/// Sorts a cgroup of Snakepit whose run has no directory: another process removed it.
+/// Sorts a cgroup of Snakepit whose run has no directory, because another process removed it.
 fn judge_cgroup(run: RunId, cgroup: Cgroup, found: &mut RunSurvey) {
     match server_of(run) {
         Ok(None) => {
@@ -224,24 +223,24 @@ fn judge_cgroup(run: RunId, cgroup: Cgroup, found: &mut RunSurvey) {
         Ok(Some(pid)) => found.unclear.push(ReapedRun::in_trouble(
             &run,
             format!(
-                "its directory is gone, but its keeper or a shim lives as process {pid}: it was left alone; end its host"
+                "its directory is gone, but its keeper or a shim is alive as process {pid}: it was left alone; end its host"
             ),
         )),
         Err(error) => {
             found
                 .unclear
-                .push(ReapedRun::in_trouble(&run, format!("cannot look at its processes, so it was left alone: {error}")));
+                .push(ReapedRun::in_trouble(&run, format!("cannot inspect its processes, so it was left alone: {error}")));
         }
     }
 }
 
-/// A living keeper or shim of a run.
+/// Returns a living keeper or shim of a run.
 fn server_of(run: RunId) -> std::io::Result<Option<crate::Pid>> {
     for pid in machine::all_pids()? {
         match identity::served_by(pid) {
             Ok(Some(served)) if served == run => return Ok(Some(pid)),
             Ok(_) => {}
-            // `/proc` hides the processes of other users, and our keepers are not among them.
+            // `/proc` hides the processes of other users. The keepers of these runs are not among them.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
             Err(error) => return Err(error),
         }
@@ -249,11 +248,11 @@ fn server_of(run: RunId) -> std::io::Result<Option<crate::Pid>> {
     Ok(None)
 }
 
-/// Ends the remaining processes of these runs, and removes the runs.
+/// Ends the remaining processes of these runs and removes the runs.
 fn clear(mut over: Vec<EndedRun>, config: &Config) -> Vec<ReapedRun> {
     let deadline = Instant::now() + sweep::LIMIT;
     wait_for_keepers(&over);
-    // Their own keepers have cleared some meanwhile.
+    // The runs' own keepers have cleared some of them meanwhile.
     over.retain(|over| over.dir.as_ref().is_none_or(|dir| !matches!(dir.exists(), Ok(false))));
     let dead: Vec<DeadRun<'_>> = over
         .iter_mut()
@@ -287,7 +286,7 @@ fn clear(mut over: Vec<EndedRun>, config: &Config) -> Vec<ReapedRun> {
     over.into_iter().map(clear).collect()
 }
 
-/// Gives the keepers time to finish whose hosts have just died.
+/// Gives keepers whose hosts have just died time to finish.
 fn wait_for_keepers(over: &[EndedRun]) {
     let deadline = Instant::now() + KEEPER_PATIENCE;
     for over in over.iter().filter(|over| over.sweep) {

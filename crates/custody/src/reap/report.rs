@@ -1,38 +1,38 @@
-//! What a cleanup found and did: the processes that it killed, that survived, and that it did not touch.
+//! The report of a cleanup: the processes that it killed, that survived, and that it left alone.
 
 use std::fmt;
 
 use crate::run::event::{CustodyEvent, EventSink};
 use crate::{Pid, Survivor, WorkerId};
 
-/// What a cleanup found and did.
+/// The result of a cleanup.
 #[derive(Clone, Debug, Default)]
 pub struct CleanupReport {
-    /// The dead runs, and those that could not be judged, oldest first.
+    /// The dead runs, and the runs that could not be judged, oldest first.
     pub runs: Vec<ReapedRun>,
 }
 
 impl CleanupReport {
-    /// Whether nobody is left of any dead run, as far as can be seen.
+    /// Returns whether no visible process of any dead run is left.
     pub fn is_clean(&self) -> bool {
         self.runs.iter().all(|run| run.removed && run.survivors.is_empty())
     }
 }
 
-/// A dead run and what became of it.
+/// A dead run and what happened to it.
 #[derive(Clone, Debug, Default)]
 pub struct ReapedRun {
-    /// The run's id, or the name of a directory that is not a run's.
+    /// The run's id, or the name of a directory that does not belong to a run.
     pub run: String,
     /// The processes that had to be killed.
     pub killed: Vec<Killed>,
     /// The processes that are left.
     pub survivors: Vec<Survivor>,
-    /// Processes that looked like the run's and were left alone.
+    /// Processes that seemed to belong to the run and were left alone.
     pub let_be: Vec<LetBe>,
-    /// What is wrong with the records, or could not be looked at, for people.
+    /// Problems with the records, or information that could not be read, for people.
     pub trouble: Option<String>,
-    /// Whether the directory is gone.
+    /// Whether the directory was removed.
     pub removed: bool,
 }
 
@@ -47,20 +47,20 @@ impl ReapedRun {
 pub struct Killed {
     /// The process.
     pub pid: Pid,
-    /// The worker that it was, if that is on record.
+    /// The worker that the process was, if that is recorded.
     pub worker: Option<WorkerId>,
-    /// Its command line.
+    /// The command line of the process.
     pub command: String,
 }
 
-/// A process that looks like a dead run's and was left alone.
+/// A process that seems to belong to a dead run and was left alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LetBe {
     /// The process.
     pub pid: Pid,
-    /// Its command line.
+    /// The command line of the process.
     pub command: String,
-    /// Why it was left alone.
+    /// Why the process was left alone.
     pub reason: LetBeReason,
 }
 
@@ -68,16 +68,17 @@ pub struct LetBe {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LetBeReason {
-    /// It carries the run's marker, but its parent does not belong to the run: a bystander with a copied environment.
+    /// The process carries the run's marker, but its parent does not belong to the run: it is a bystander with a copied
+    /// environment.
     ForeignParent(Pid),
-    /// It is in the group of a recorded worker that is gone: the number may mean another group by now.
+    /// The process is in the group of a recorded worker that is gone: the number may mean another group by now.
     GroupWithoutLeader(i32),
-    /// Its environment cannot be read, so it may carry the run's marker or not.
+    /// The environment of the process cannot be read, so the process may or may not carry the run's marker.
     Unreadable,
 }
 
 impl LetBeReason {
-    /// Whether the process may belong to the run all the same.
+    /// Returns whether the process may belong to the run nevertheless.
     pub fn is_doubt(&self) -> bool {
         match self {
             Self::ForeignParent(_) => false,
@@ -99,7 +100,7 @@ impl fmt::Display for LetBeReason {
                 )
             }
             Self::Unreadable => {
-                f.write_str("its environment cannot be read, so it may belong to the run or not")
+                f.write_str("its environment cannot be read, so it may or may not belong to the run")
             }
         }
     }

@@ -1,9 +1,10 @@
 //! One look for the processes of dead runs.
 //!
-//! A process belongs to a run if it is on record, in the run's cgroup, or in the group of a recorded process that is not
-//! reaped; if it is an orphan of our user that carries the run's marker; or if it descends from one of these. The marker alone
-//! proves nothing: an environment can be copied. An orphan's parent is init, or an ancestor of the host in another session:
-//! service managers adopt processes that way, and shells do not start them so.
+//! A process belongs to a run in one of these cases: it is recorded; it is in the run's cgroup; it is in the group of a
+//! recorded process that is not reaped; it is an orphan of the current user and carries the run's marker; or it
+//! descends from one of these. The marker alone proves nothing, because an environment can be copied. An orphan's
+//! parent is init, or an ancestor of the host in another session: service managers adopt processes that way, and shells
+//! do not start processes that way.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,13 +20,13 @@ use super::process_table::ProcessTable;
 use super::report::{LetBe, LetBeReason};
 use super::sweep::{DeadRun, RunMember};
 
-/// What one look found.
+/// The result of one look.
 #[derive(Default)]
 pub(super) struct SearchResult {
     pub(super) members: Vec<RunMember>,
     pids: BTreeSet<i32>,
     pub(super) let_be: Vec<(usize, LetBe)>,
-    /// Runs of which something could not be seen.
+    /// Runs about which some information could not be read.
     pub(super) troubles: Vec<(usize, io::Error)>,
 }
 
@@ -39,14 +40,14 @@ impl SearchResult {
     }
 }
 
-/// What all looks of a sweep share.
+/// The state that all looks of a sweep share.
 pub(super) struct MemberSearch<'a> {
     runs: &'a [DeadRun<'a>],
     own: Pid,
     user: u32,
-    /// When each run's host was started: no process of the run is older. 0 if unknown.
+    /// The start time of each run's host; 0 if unknown. No process of the run is older.
     opened: Vec<u64>,
-    /// When the look must end.
+    /// When the looks must end.
     deadline: Instant,
 }
 
@@ -110,7 +111,7 @@ impl<'a> MemberSearch<'a> {
         }
     }
 
-    /// The members of the cgroup that still are members once their pidfd is open.
+    /// Adds the processes that are members of the cgroup both before and after their pidfd is opened.
     fn by_cgroup(&self, run: usize, table: &ProcessTable, seen: &mut SearchResult) {
         let Some(cgroup) = &self.runs[run].cgroup else { return };
         let found = cgroup.members().and_then(|pids| {
@@ -127,7 +128,7 @@ impl<'a> MemberSearch<'a> {
         }
     }
 
-    /// Finds orphans that carry a marker; returns all processes that carry one.
+    /// Adds orphans that carry a marker. Returns all processes that carry one.
     fn by_marker(&self, table: &ProcessTable, seen: &mut SearchResult) -> io::Result<Vec<MarkedProcess>> {
         let reapers: Vec<Vec<i32>> = self.runs.iter().map(|run| reapers_of(run)).collect();
         let oldest = self.opened.iter().copied().min().unwrap_or(0);
@@ -151,7 +152,7 @@ impl<'a> MemberSearch<'a> {
             if !is_orphan(stat, &reapers[run], table) {
                 continue;
             }
-            // Again, now that the pidfd is open: the pid may have meant another process before.
+            // Reads the stat again now that the pidfd is open, because the pid may have meant another process before.
             let found = identity::open(pid).and_then(|found| {
                 let again = machine::stat(pid)?.is_some_and(|again| again.start == stat.start);
                 Ok(found.filter(|found| again && found.is_alive()))
@@ -166,9 +167,10 @@ impl<'a> MemberSearch<'a> {
         Ok(all)
     }
 
-    /// The swept runs whose marker a process of our own user carries.
+    /// Returns the swept runs whose marker a process of the current user carries.
     fn marks(&self, pid: Pid) -> io::Result<Vec<usize>> {
-        // First: anybody can put any run's id into a large environment, but nobody can do so as another user.
+        // The user comes first: any user can put any run's id into a large environment, but not in a process of another
+        // user.
         if !self.is_of_our_user(pid)? {
             return Ok(Vec::new());
         }
@@ -180,7 +182,8 @@ impl<'a> MemberSearch<'a> {
         Ok(machine::users(pid)?.is_some_and(|users| users.contains(&self.user)))
     }
 
-    /// A process whose environment cannot be read. If it is our user's, orphaned and young enough, it may belong to a run.
+    /// Handles a process whose environment cannot be read. If it belongs to the current user, is orphaned and is young
+    /// enough, it may belong to a run.
     fn unreadable(
         &self,
         (pid, stat): (Pid, ProcStat),
@@ -204,8 +207,8 @@ impl<'a> MemberSearch<'a> {
                 seen.troubles.push((run, io::Error::new(error.kind(), error.to_string())));
             } else if stat.start >= self.opened[run]
                 && is_orphan(stat, reapers, table)
-                // If the run has no cgroup of its own, what a worker starts stays in the host's: other services and sessions
-                // have their own.
+                // If the run has no cgroup, the processes that a worker starts stay in the host's cgroup. Other
+                // services and sessions have their own.
                 && in_cgroups_of(&self.runs[run])
             {
                 seen.let_be(run, pid, LetBeReason::Unreadable);
@@ -213,7 +216,7 @@ impl<'a> MemberSearch<'a> {
         }
     }
 
-    /// The descendants of all members.
+    /// Adds the descendants of all members.
     fn by_descent(&self, table: &ProcessTable, seen: &mut SearchResult) {
         let mut next = 0;
         while next < seen.members.len() {
@@ -227,7 +230,7 @@ impl<'a> MemberSearch<'a> {
                     Ok(found.filter(|_| same))
                 });
                 match found {
-                    // The parent is alive, so its pid meant the parent all the time.
+                    // The parent is still alive, so its pid meant the parent all the time.
                     Ok(Some(found)) if seen.members[next].process.is_alive() => {
                         self.add(run, found, None, table, seen);
                     }
@@ -239,13 +242,14 @@ impl<'a> MemberSearch<'a> {
         }
     }
 
-    /// The members of groups whose recorded leader is not reaped: nobody else can have made a group of that number.
+    /// Adds the members of groups whose recorded leader is not reaped: no other process can have created a group with
+    /// that number.
     fn by_group(&self, table: &ProcessTable, seen: &mut SearchResult) {
         for run in 0..self.runs.len() {
             let workers = self.runs[run].contents.living.values();
             for worker in workers.filter(|worker| worker.pgid > 1 && worker.pgid == worker.main.pid) {
                 match identity::find_unreaped(&worker.main) {
-                    // A living leader was found by its record, or was not believed.
+                    // A living leader was either found by its record, or did not match its record.
                     Ok(Some(leader)) if seen.has(leader.pid) || !leader.is_alive() => {
                         self.by_leader(run, &leader, table, seen);
                     }
@@ -263,7 +267,7 @@ impl<'a> MemberSearch<'a> {
                 let same = machine::stat(pid)?.is_some_and(|now| now.group == group);
                 Ok(found.filter(|found| same && found.is_alive()))
             });
-            // Asked last: so the group was the leader's when the member was looked at.
+            // Checked last, so that the group was still the leader's when the member was read.
             match found.and_then(|found| Ok((found, leader.is_unreaped()?))) {
                 Ok((Some(found), true)) => self.add(run, found, None, table, seen),
                 Ok(_) => {}
@@ -272,11 +276,11 @@ impl<'a> MemberSearch<'a> {
         }
     }
 
-    /// Members of recorded groups whose leader is gone: the number may mean another group by now.
+    /// Reports members of recorded groups whose leader is gone: the number may mean another group by now.
     fn lost_groups(&self, table: &ProcessTable, seen: &mut SearchResult) {
         for run in 0..self.runs.len() {
             for group in self.groups(run) {
-                // A group with a leader was found already, or is a stranger's.
+                // A group with a leader was already found, or belongs to a foreign process.
                 if Pid::new(group).is_none_or(|leader| table.row(leader).is_some()) {
                     continue;
                 }
@@ -290,7 +294,7 @@ impl<'a> MemberSearch<'a> {
         }
     }
 
-    /// The groups that a run's workers have.
+    /// Returns the groups of a run's workers.
     fn groups(&self, run: usize) -> impl Iterator<Item = i32> {
         let records = self.runs[run].contents.living.values();
         records.map(|record| record.pgid).filter(|group| *group > 1)
@@ -313,24 +317,24 @@ impl<'a> MemberSearch<'a> {
     }
 }
 
-/// Whether a process has ended for sure.
+/// Returns whether a process has certainly ended.
 fn is_over(pid: Pid) -> bool {
     matches!(identity::lives(pid), Ok(false))
 }
 
-/// Whether one of these processes adopted a process.
+/// Returns whether a process is an orphan that one of these processes adopted.
 fn is_orphan(stat: ProcStat, reapers: &[i32], table: &ProcessTable) -> bool {
     let parent = Pid::new(stat.parent).and_then(|parent| table.row(parent));
     let own_child = parent.is_some_and(|parent| parent.session == stat.session);
     stat.parent == 1 || (reapers.contains(&stat.parent) && !own_child)
 }
 
-/// Who adopts the orphans of a run: init, and the host and its ancestors while they live.
+/// Returns the processes that adopt the orphans of a run: init, and the host and its ancestors while they live.
 fn reapers_of(run: &DeadRun<'_>) -> Vec<i32> {
     let mut reapers = vec![1];
     let host = run.contents.open.as_ref().map(|open| open.main);
     for process in host.into_iter().chain(run.contents.ancestors()) {
-        // A process that cannot be looked at is not taken for one that adopts.
+        // A process that cannot be inspected does not count as an adopter.
         if let Ok(Some(found)) = identity::find(&process) {
             reapers.push(found.pid.as_raw());
         }

@@ -1,8 +1,9 @@
-//! The sweep: finds the processes of dead runs, stops them, kills them, and looks again until two looks find nobody.
+//! The sweep: finds the processes of dead runs, stops them, kills them, and repeats until two looks find no process.
 //!
-//! All dead runs are swept together, so that the machine's processes are read once for all. Everybody is stopped before
-//! anybody is killed: a stopped process forks nobody, so that a fork bomb comes to rest, and descent can be followed as long
-//! as the parents are there. A sweep is bounded, and reports what it could not see or end.
+//! All dead runs are swept together, so the machine's processes are read once for all. All processes are stopped before
+//! any is killed: a stopped process does not fork, so a fork bomb comes to rest, and descent can be followed while the
+//! parents are alive. A sweep is bounded, and reports the information that it could not read and the processes that it
+//! could not end.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -34,7 +35,7 @@ pub(crate) struct DeadRun<'a> {
 
 /// A living process of a run.
 pub(super) struct RunMember {
-    /// Which run, by its index in the list.
+    /// The index of the run in the list.
     pub(super) run: usize,
     pub(super) process: LiveProcess,
     pub(super) start: u64,
@@ -46,7 +47,7 @@ impl RunMember {
         self.process.pid
     }
 
-    /// The process for the report, while its command line can be read.
+    /// Describes the process for the report, while its command line can be read.
     fn name(&self) -> Killed {
         Killed { pid: self.pid(), worker: self.worker.clone(), command: machine::command_line(self.pid()) }
     }
@@ -58,12 +59,12 @@ pub(crate) struct SweepResult {
     pub(crate) killed: Vec<Killed>,
     pub(crate) survivors: Vec<Survivor>,
     pub(crate) let_be: Vec<LetBe>,
-    /// What could not be looked at: the run may not be gone.
+    /// What could not be inspected. The run may not be gone.
     pub(crate) trouble: Option<String>,
 }
 
 impl SweepResult {
-    /// Whether nobody of the run is left, as far as can be seen.
+    /// Returns whether no visible process of the run is left.
     pub(crate) fn is_clean(&self) -> bool {
         self.survivors.is_empty()
             && self.trouble.is_none()
@@ -81,7 +82,7 @@ pub(crate) fn sweep(runs: &[DeadRun<'_>], config: &Config, deadline: Instant) ->
         }
     }
     for (run, swept) in runs.iter().zip(&mut swept) {
-        // A process that went into another PID namespace has no number here; it ends with the cgroup.
+        // A process that entered another PID namespace may have no number here. It ends with the cgroup.
         if let (true, Some(cgroup)) = (swept.is_clean(), &run.cgroup)
             && let Err(error) = cgroup.end(config.retry_interval())
         {
@@ -93,7 +94,7 @@ pub(crate) fn sweep(runs: &[DeadRun<'_>], config: &Config, deadline: Instant) ->
 }
 
 fn cannot_look(error: &io::Error) -> String {
-    format!("cannot look at its processes, so they were left alone: {error}")
+    format!("cannot inspect its processes, so they were left alone: {error}")
 }
 
 struct Sweep<'a> {
@@ -109,13 +110,13 @@ impl Sweep<'_> {
         let mut members = Vec::new();
         let mut stopping = 0;
         let (mut clean_looks, mut unclear_looks) = (0, 0);
-        // Only rounds without progress count against the limit: many forks are no survivor.
+        // Only rounds without progress count against the limit: a process that forks a lot is not a survivor.
         let mut fruitless_rounds = 0;
         while clean_looks < 2 && unclear_looks < 2 {
             let seen = match search.look() {
                 Ok(seen) => seen,
                 Err(error) => {
-                    // The known processes are stopped, and nobody else would continue them.
+                    // The known processes are stopped, and no other process would continue them.
                     self.kill(&members, swept);
                     return Err(error);
                 }
@@ -130,7 +131,7 @@ impl Sweep<'_> {
                 self.kill(&seen.members, swept);
                 give_up(
                     &seen.members,
-                    Some("the sweep ran out of time before all had ended: run the cleanup again"),
+                    Some("the sweep ran out of time before all processes had ended: run the cleanup again"),
                     swept,
                 );
                 break;
@@ -154,7 +155,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Kills all members; returns whether all ended in time.
+    /// Kills all members. Returns whether all of them ended in time.
     fn kill(&self, members: &[RunMember], swept: &mut [SweepResult]) -> bool {
         for member in members {
             let killed = &mut swept[member.run].killed;
@@ -165,7 +166,8 @@ impl Sweep<'_> {
         for cgroup in self.runs.iter().filter_map(|run| run.cgroup.as_ref()) {
             let _ = cgroup.kill();
         }
-        // Children before their parents: when a parent ends, the kernel continues the stopped group that it leaves.
+        // Children come before their parents: when a parent ends, the kernel continues the stopped group that it
+        // leaves.
         for member in members.iter().rev() {
             member.process.kill();
         }
@@ -189,7 +191,7 @@ fn give_up(members: &[RunMember], trouble: Option<&str>, swept: &mut [SweepResul
     }
 }
 
-/// Notes which processes this look left alone, and what it could not see.
+/// Records which processes this look left alone, and what it could not read.
 fn note(seen: &SearchResult, swept: &mut [SweepResult]) {
     for swept in swept.iter_mut() {
         swept.let_be.clear();

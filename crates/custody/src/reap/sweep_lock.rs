@@ -1,6 +1,6 @@
-//! The lock for clearing dead runs: one host clears for all, and the others wait.
+//! The lock for clearing dead runs: one host clears them for all, and the others wait.
 //!
-//! The lock is on the directory of the runs, and ends with its holder, however that ends.
+//! The lock is on the directory of the runs. It is released when its holder ends, for whatever reason.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,18 +10,18 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// The lock, until this is dropped.
+/// The lock, held until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct SweepLock(OwnedFd);
 
 impl Drop for SweepLock {
     fn drop(&mut self) {
-        // Closing is not enough: a process that was forked meanwhile has the descriptor, too.
+        // Closing is not enough: a process that was forked meanwhile also has the descriptor.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// Waits for the lock; `None` if another process holds it longer than `timeout`.
+/// Waits for the lock. Returns `None` if another process holds it longer than `timeout`.
 pub(crate) fn wait_for(dir: OwnedFd, timeout: Duration) -> io::Result<Option<SweepLock>> {
     match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => return Ok(Some(SweepLock(dir))),
@@ -29,8 +29,8 @@ pub(crate) fn wait_for(dir: OwnedFd, timeout: Duration) -> io::Result<Option<Swe
         Err(Errno::WOULDBLOCK) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     }
-    // The system cannot wait for a lock with a limit, so a thread waits. If the limit comes first, the thread takes the lock
-    // some day and releases it at once.
+    // The system cannot wait for a lock with a time limit, so a thread waits. If the limit comes first, the thread
+    // takes the lock eventually and releases it at once.
     let (tell, told) = sync_channel(1);
     let waiter = move || {
         let locked = rustix::io::retry_on_intr(|| flock(&dir, FlockOperation::LockExclusive));
@@ -65,7 +65,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let open = || OwnedFd::from(std::fs::File::open(home.path()).unwrap());
         let first = wait_for(open(), Duration::ZERO).unwrap().unwrap();
-        // As a forked process would have it.
+        // A forked process would have such a copy.
         let _copy = first.0.try_clone().unwrap();
         drop(first);
         assert!(wait_for(open(), Duration::ZERO).unwrap().is_some());

@@ -1,9 +1,9 @@
-//! What a host may choose about custody, with the defaults of the specification.
+//! The options of custody, with the defaults of the specification.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a run keeps its workers. `Config::default()` is right for production.
+/// How a run keeps its workers. `Config::default()` suits production.
 ///
 /// | | recommended for CI | recommended for production |
 /// |---|---|---|
@@ -12,31 +12,31 @@ use std::time::Duration;
 /// | `ledger_sync` | `off` | `off`; `data` only on file systems that lose writes of live machines |
 /// | `reap_interval` | 60s | 60s |
 ///
-/// The defaults do not differ by build profile: what was tested is what runs.
+/// The defaults do not depend on the build profile, so tests run with the same values as production.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Whether the barrier sends TERM and waits before it kills. If not, every way out kills at once.
+    /// Whether the barrier sends TERM and waits before it kills. If not, every stop kills at once.
     pub cleanup_on_stop: bool,
-    /// How long all workers together have between TERM and KILL. The workers of a pool are first asked to end in their own
-    /// protocol; for them the time counts from that request.
+    /// How long all workers together have between TERM and KILL. The workers of a pool are first asked to end in their
+    /// own protocol. For them, the time counts from that request.
     pub cleanup_on_stop_timeout_ms: u64,
-    /// How often custody checks for ended processes where the system has no pidfds.
+    /// How often custody checks for ended processes on systems without pidfds.
     pub cleanup_poll_interval_ms: u64,
-    /// How long one round of KILL and scan waits before the next one.
+    /// How long one round of KILL and scan waits before the next round.
     pub cleanup_retry_interval_ms: u64,
-    /// How many rounds of KILL and scan there are before a survivor is reported.
+    /// How many rounds of KILL and scan are made before a survivor is reported.
     pub cleanup_max_retries: u32,
-    /// Whether TERM goes to the worker's whole group or only to its main process. KILL always reaches everything.
+    /// Whether TERM goes to the worker's whole group or only to its main process. KILL always reaches all processes.
     pub process_group_kill: bool,
     /// The tier that contains the workers.
     pub containment: Containment,
     /// Whether ledger records are synced to the disk.
     pub ledger_sync: LedgerSync,
-    /// Where runs are recorded; see [`crate::default_state_dir`] for `None`.
+    /// Where runs are recorded. For `None`, see [`crate::default_state_dir`].
     pub state_dir: Option<PathBuf>,
     /// How often this host looks for dead runs of other hosts. Zero means never.
     pub reap_interval: Duration,
-    /// Where keeper and shims live with respect to the caller's terminal.
+    /// Whether keeper and shims have their own sessions or stay in the caller's.
     pub session: Session,
 }
 
@@ -59,12 +59,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long workers have between TERM and KILL: `cleanup_on_stop_timeout_ms`, or nothing without `cleanup_on_stop`.
+    /// Returns how long workers have between TERM and KILL: `cleanup_on_stop_timeout_ms`, or zero without
+    /// `cleanup_on_stop`.
     pub fn grace(&self) -> Duration {
         self.allowed(Duration::from_millis(self.cleanup_on_stop_timeout_ms))
     }
 
-    /// The grace that a caller gets of what it asks for: none without `cleanup_on_stop`.
+    /// Returns the grace that a caller gets when it asks for `grace`: zero without `cleanup_on_stop`.
     pub(crate) fn allowed(&self, grace: Duration) -> Duration {
         if self.cleanup_on_stop { grace } else { Duration::ZERO }
     }
@@ -78,21 +79,21 @@ impl Config {
     }
 }
 
-/// The tier that a host asks for. A tier that is not available is an error, never silently a lower one.
+/// The tier that a host asks for. A tier that is not available is an error and never silently replaced by a lower one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Containment {
-    /// `Shim`, backed by `cgroup.kill` where this user may create a cgroup v2; `Group` on systems other than Linux.
+    /// `Shim`, backed by `cgroup.kill` if this user may create a cgroup v2. On systems other than Linux, `Group`.
     #[default]
     Auto,
-    /// A PID namespace per worker: it holds even when keeper and shims are stopped and the host is killed.
+    /// A PID namespace per worker. It holds even if keeper and shims are stopped and the host is killed.
     Namespace,
-    /// A subreaper per worker; needs no privilege.
+    /// A subreaper per worker. Needs no privilege.
     Shim,
-    /// Process groups only: a process that leaves the group escapes.
+    /// Process groups only. A process that leaves the group escapes.
     Group,
 }
 
-/// The tier that a run has.
+/// The tier of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Tier {
     /// A PID namespace per worker.
@@ -107,7 +108,7 @@ impl Tier {
     /// All tiers, the strongest first.
     pub const ALL: [Self; 3] = [Self::Namespace, Self::Shim, Self::Group];
 
-    /// The name, as configuration spells it.
+    /// Returns the name of the tier, as it is spelled in configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Namespace => "namespace",
@@ -133,22 +134,23 @@ impl std::fmt::Display for Tier {
     }
 }
 
-/// Whether a record must reach the disk before the spawn goes on.
+/// Whether a record must reach the disk before the spawn continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LedgerSync {
-    /// `write` only: the record survives every process, and a machine that crashes takes the processes with it.
+    /// Only `write`. The record survives the death of every process, and a crash of the machine also ends the
+    /// processes.
     #[default]
     Off,
     /// `fdatasync` after each record.
     Data,
 }
 
-/// Where keeper and shims live with respect to the caller's terminal.
+/// Whether keeper and shims have their own sessions or stay in the caller's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Session {
-    /// Sessions of their own: no signal of the terminal reaches them. For services.
+    /// Their own sessions, so that no signal of the terminal reaches them. For services.
     #[default]
     Own,
-    /// The caller's session, in groups of their own, so that job control works. For programs on a terminal.
+    /// The caller's session, in their own groups, so that job control works. For programs on a terminal.
     Caller,
 }

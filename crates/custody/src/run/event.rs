@@ -1,4 +1,4 @@
-//! What custody reports about itself: a bounded stream of typed events that never blocks the reporter.
+//! The events that custody reports: a bounded stream of typed events that never blocks the reporter.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -8,132 +8,132 @@ use std::time::Duration;
 
 use crate::{Exit, KeepError, Kept, Pid, RunId, Survivor, WorkerId};
 
-/// How many events wait for a slow reader before new ones are counted as lost.
+/// How many events wait for a slow reader. Further events are counted as lost.
 const CAPACITY: usize = 4096;
 
-/// Something that happened to the processes of a run. Names and levels belong to the catalog of telemetry, which has an entry for
-/// each variant: a new variant does not compile there until it has one.
+/// Something that happened to the processes of a run. Names and levels belong to the telemetry catalog, which has an
+/// entry for each variant. A new variant does not compile there until it has one.
 #[derive(Clone, Debug)]
 pub enum CustodyEvent {
     /// A worker's program runs.
     Spawned {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
-        /// Its main process.
+        /// The main process of the worker.
         pid: Pid,
     },
-    /// A worker and all that it started are gone.
+    /// A worker and everything that it started are gone.
     Exited {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
-        /// How its main process ended.
+        /// How the main process ended.
         exit: Exit,
     },
-    /// A worker's main process was stopped by a signal, as by Ctrl-Z.
+    /// A worker's main process was stopped by a signal, for example by Ctrl-Z.
     Stopped {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
-        /// The signal's number.
+        /// The number of the signal.
         signal: i32,
     },
-    /// A stopped worker goes on.
+    /// A stopped worker continues.
     Continued {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
     },
-    /// The barrier begins.
+    /// The stop barrier begins.
     CleanupStart {
-        /// The worker, if a single one is stopped; `None` for the run.
+        /// The worker if a single one is stopped, or `None` for the run.
         worker: Option<WorkerId>,
-        /// How many workers are alive.
+        /// The number of living workers.
         workers: usize,
     },
-    /// The barrier ended with nobody left.
+    /// The stop barrier ended, and no process is left.
     CleanupSuccess {
-        /// The worker, if a single one is stopped; `None` for the run.
+        /// The worker if a single one is stopped, or `None` for the run.
         worker: Option<WorkerId>,
-        /// How many workers it ended.
+        /// The number of workers that the barrier ended.
         workers: usize,
-        /// How many of them needed KILL.
+        /// The number of these workers that needed KILL.
         killed: usize,
-        /// How long it took.
+        /// How long the barrier took.
         took: Duration,
     },
-    /// The barrier gave up on a process.
+    /// The stop barrier gave up on a process.
     CleanupTimeout {
-        /// The worker, if a single one is stopped; `None` for the run.
+        /// The worker if a single one is stopped, or `None` for the run.
         worker: Option<WorkerId>,
-        /// How many workers got a KILL.
+        /// The number of workers that got a KILL.
         killed: usize,
-        /// Who is left.
+        /// The processes that are left.
         survivors: Vec<Survivor>,
-        /// How long it took.
+        /// How long the barrier took.
         took: Duration,
     },
     /// A dead run of another host was cleared.
     Reaped {
-        /// Which run.
+        /// The id of the run.
         run: RunId,
         /// The processes that had to be killed.
         killed: Vec<Pid>,
     },
-    /// A run that could not be read or cleared.
+    /// A run could not be read or cleared.
     ReapTrouble {
-        /// The run's directory name.
+        /// The name of the run's directory.
         run: String,
-        /// What is wrong, for a person.
+        /// The problem, for people.
         trouble: String,
     },
-    /// A process outlived its shim and was caught and killed by the keeper.
+    /// A process outlived its shim, and the keeper killed it.
     EscapeCaught {
         /// The process.
         pid: Pid,
     },
-    /// A process that a worker started belongs to another user by now, because it ran a setuid program. This run may not
-    /// signal it and does not wait for it.
+    /// A process that a worker started now belongs to another user, because it ran a setuid program. The run may not
+    /// signal the process and does not wait for it.
     Unkillable {
-        /// Which worker, if known.
+        /// The worker, if known.
         worker: Option<WorkerId>,
         /// The process.
         pid: Pid,
     },
-    /// The keeper died; the workers died with it.
+    /// The keeper died, and the workers died with it.
     KeeperLost {
-        /// How many workers died with it.
+        /// The number of workers that died with the keeper.
         workers: usize,
     },
-    /// A new keeper serves; spawning goes on.
+    /// A new keeper serves, and spawns work again.
     KeeperRegained,
-    /// A file that the library keeps was damaged: its contents were wrong, or others could have changed it.
+    /// A file that the library keeps was damaged: its contents were wrong, or other users could have changed it.
     FileDamaged {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why it could not be replaced; `None` if it was.
+        /// Why the file could not be replaced; `None` if it was replaced.
         trouble: Option<String>,
     },
-    /// The ledger could not take a record. Spawns are refused until it can.
+    /// A record could not be written to the ledger. Spawns are refused until writes succeed.
     LedgerTrouble {
-        /// The system's error number.
+        /// The error number of the system.
         errno: i32,
     },
 }
 
-/// The events of a run. Taken once per run; the stream ends with the run.
+/// The events of a run. They can be taken once per run. The stream ends with the run.
 #[derive(Debug)]
 pub struct CustodyEvents(Receiver<CustodyEvent>);
 
 impl CustodyEvents {
-    /// Waits for the next event; `None` when the run is over.
+    /// Waits for the next event. Returns `None` when the run is over.
     pub fn next_event(&self) -> Option<CustodyEvent> {
         self.0.recv().ok()
     }
 
-    /// Waits for the next event up to `timeout`.
+    /// Waits up to `timeout` for the next event.
     pub fn next_within(&self, timeout: Duration) -> Result<CustodyEvent, RecvTimeoutError> {
         self.0.recv_timeout(timeout)
     }
 
-    /// The events that have arrived, without waiting.
+    /// Returns the events that have arrived, without waiting.
     pub fn drain(&self) -> Vec<CustodyEvent> {
         self.0.try_iter().collect()
     }
@@ -147,19 +147,19 @@ impl Iterator for CustodyEvents {
     }
 }
 
-/// The function that gets the events of all runs of this process.
+/// The function that receives the events of all runs of this process.
 static LISTENER: OnceLock<fn(RunId, &CustodyEvent)> = OnceLock::new();
 
-/// Passes the events of all runs of this process to a function, in addition to [`crate::Run::events`]. Returns false if a
-/// function is set already.
+/// Passes the events of all runs of this process to a function, in addition to [`crate::Run::events`]. Returns false if
+/// a function is already set.
 ///
-/// The thread in which an event happens calls the function before anybody who waits for the same thing goes on. So events
-/// come in order, and the function must not block.
+/// The thread in which an event happens calls the function before any thread that waits for the same change continues.
+/// So events come in order, and the function must not block.
 pub fn listen(listener: fn(RunId, &CustodyEvent)) -> bool {
     LISTENER.set(listener).is_ok()
 }
 
-/// The writing end: never blocks, and counts the events that nobody read in time.
+/// The sending end of the stream. It never blocks, and counts the events that were not read in time.
 #[derive(Debug)]
 pub(crate) struct EventSink {
     run: RunId,
@@ -185,7 +185,7 @@ impl EventSink {
         }
     }
 
-    /// Emits an event if a file was found to be damaged.
+    /// Emits an event if a file was damaged.
     pub(crate) fn report_damage<T>(&self, path: &Path, kept: &Result<(T, Kept), KeepError>) {
         let trouble = match kept {
             Ok((_, Kept::Replaced)) => None,

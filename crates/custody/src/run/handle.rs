@@ -1,7 +1,7 @@
-//! The handle of a run: opened, asked for workers, stopped.
+//! The handle of a run: opens the run, spawns workers and stops it.
 //!
-//! One thread starts the keeper, listens to it, and starts another if it dies (`link/keeper_thread.rs`); a second one looks
-//! for other hosts' dead runs.
+//! One thread starts the keeper, listens to it, and starts another one if it dies (`link/keeper_thread.rs`). A second
+//! thread looks for dead runs of other hosts.
 
 use std::fmt;
 use std::io;
@@ -31,42 +31,42 @@ use super::event::CustodyEvents;
 use super::inner::RunInner;
 use super::open_runs;
 
-/// Why a run could not be opened. Nothing of the attempt is left.
+/// The reason why a run could not be opened. Nothing of the attempt is left.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The tier that was asked for is not available here.
+    /// The requested tier is not available here.
     #[error("the tier {tier} is not available here: {reason} (`snakepit doctor` shows which tiers are)")]
     Tier {
-        /// Which tier.
+        /// The tier.
         tier: Tier,
-        /// Why not.
+        /// Why the tier is not available.
         reason: String,
     },
     /// The kernel has no pidfds.
     #[error("{reason}")]
     NoPidfds {
-        /// Why not, and what to do.
+        /// Why there are none, and what to do.
         reason: String,
     },
     /// The keeper could not be started.
     #[error("cannot start the keeper: {reason}")]
     Keeper {
-        /// Why not.
+        /// Why the start failed.
         reason: String,
     },
-    /// Pids do not mean here what they seem to.
+    /// Pids do not mean what they seem to mean in the caller's environment.
     #[error(transparent)]
     PidScope(#[from] PidScopeError),
-    /// `/proc` does not tell who this process is.
+    /// `/proc` does not show the identity of this process.
     #[error("cannot read the identity of this process from /proc: check that /proc is mounted and readable")]
     Identity(#[source] io::Error),
 }
 
-/// A run: one life of a host. Cheap to clone; dropping the last clone stops the run as [`Run::stop`] does.
+/// A run: one life of a host. Cheap to clone. Dropping the last clone stops the run like [`Run::stop`].
 ///
 /// ```no_run
 /// use snakepit_custody::{Command, Config, Run};
@@ -101,7 +101,7 @@ impl fmt::Debug for Run {
 }
 
 impl Run {
-    /// Clears what dead hosts left behind and starts the keeper.
+    /// Clears what dead hosts left behind, and starts the keeper.
     pub fn open(config: Config) -> Result<Self, OpenError> {
         tiers::pidfds().map_err(|reason| OpenError::NoPidfds { reason })?;
         let scope = PidScope::here()?;
@@ -109,7 +109,8 @@ impl Run {
         let path = config.state_dir.clone().map_or_else(default_state_dir, Ok)?;
         let inner = Arc::new(RunInner::create(config, tier, scope, StateDir::open(&path)?)?);
         let keeper = keeper_thread::start(&inner);
-        // At the same time: nobody can ask the keeper to start anything before this function returns.
+        // Runs at the same time as the start of the keeper: no caller can ask the keeper to start a process before this
+        // function returns.
         let reaped =
             reaper::reap(&inner.state_dir, scope, &inner.config, Some(inner.id), OtherReapers::Await);
         if let Err(reason) = keeper.and_then(KeeperStart::wait) {
@@ -124,54 +125,54 @@ impl Run {
         Ok(run)
     }
 
-    /// The run's id.
+    /// Returns the run's id.
     pub fn id(&self) -> RunId {
         self.0.inner.id
     }
 
-    /// The tier that contains the workers.
+    /// Returns the tier that contains the workers.
     pub fn tier(&self) -> Tier {
         self.0.inner.tier
     }
 
-    /// The cgroup whose `cgroup.kill` backs the tier up, if there is one.
+    /// Returns the cgroup whose `cgroup.kill` backs the tier, if there is one.
     pub fn cgroup(&self) -> Option<&Path> {
         self.0.inner.cgroup.as_ref().map(Cgroup::path)
     }
 
-    /// The state directory in which the run is recorded.
+    /// Returns the state directory in which the run is recorded.
     pub fn state_dir(&self) -> &Path {
         self.0.inner.state_dir.path()
     }
 
-    /// The run's directory.
+    /// Returns the run's directory.
     pub fn dir(&self) -> &Path {
         self.0.inner.dir.path()
     }
 
-    /// The keeper, while one serves.
+    /// Returns the pid of the keeper that serves, if there is one.
     pub fn keeper_pid(&self) -> Option<Pid> {
         self.0.inner.link().map(|link| link.pid)
     }
 
-    /// The run's events. Only the first caller gets them.
+    /// Returns the run's events to the first caller, and `None` to all others.
     pub fn events(&self) -> Option<CustodyEvents> {
         self.0.inner.events.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// How many events were dropped because nobody read them.
+    /// Returns how many events were dropped because they were not read in time.
     pub fn lost_events(&self) -> u64 {
         self.0.inner.sink.lost()
     }
 
-    /// The living workers.
+    /// Returns the living workers.
     pub fn workers(&self) -> Vec<WorkerProcess> {
         let inner = &self.0.inner;
         let workers: Vec<_> = inner.table().workers.values().cloned().collect();
         workers.into_iter().map(|shared| WorkerProcess { shared, run: Arc::clone(inner) }).collect()
     }
 
-    /// Starts a command. When the call returns, the program runs and is on record.
+    /// Starts a command. When the call returns, the program runs and is recorded.
     pub fn spawn(&self, mut command: Command) -> Result<WorkerProcess, SpawnError> {
         let inner = &self.0.inner;
         if !inner.is_owner() {
@@ -186,13 +187,13 @@ impl Run {
         let orders = orders.encode();
         let link = inner.begin_spawn(key, &id)?;
         let outcome = request_worker(&link, key, &id, orders, &fds);
-        // Held until here, so that the spawn fails cleanly if a descriptor cannot be sent.
+        // The descriptors are held until here, so that the spawn fails cleanly if one cannot be sent.
         drop(fds);
         let outcome = outcome.map_err(|failed| failed.explain(&program, &cwd, inner.dir.path()));
         inner.finish_spawn(key, outcome).map(|shared| WorkerProcess { shared, run: Arc::clone(inner) })
     }
 
-    /// Stops all workers; the run stays open.
+    /// Stops all workers. The run stays open.
     pub fn cleanup(&self) -> StopReport {
         let inner = &self.0.inner;
         if !inner.is_owner() {
@@ -207,7 +208,8 @@ impl Run {
         self.stop_within(self.0.inner.config.grace())
     }
 
-    /// Like [`Run::stop`], with another time between TERM and KILL. Cuts a more patient stop short that is under way.
+    /// Like [`Run::stop`], with another time between TERM and KILL. Shortens a stop with a longer grace that is in
+    /// progress.
     pub fn stop_within(&self, grace: Duration) -> StopReport {
         if self.0.inner.is_owner() { self.0.inner.end(grace) } else { StopReport::default() }
     }

@@ -1,4 +1,5 @@
-//! What the handles, workers and threads of a run share: its directory, its keeper and the table of its workers.
+//! The state that the handles, workers and threads of a run share: its directory, its keeper and the table of its
+//! workers.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -28,7 +29,7 @@ use super::open_runs;
 /// How long the keeper may take to end once all workers are gone.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the run's handles, workers and threads share.
+/// The state that the run's handles, workers and threads share.
 #[derive(Debug)]
 pub(crate) struct RunInner {
     pub(crate) id: RunId,
@@ -51,7 +52,7 @@ pub(crate) struct RunInner {
     pub(crate) unkillable: Mutex<Vec<UnkillableProcess>>,
 }
 
-/// The keeper, the spawns under way and the living workers.
+/// The keeper, the pending spawns and the living workers.
 #[derive(Debug)]
 pub(crate) struct WorkerTable {
     pub(crate) keeper: KeeperState,
@@ -65,7 +66,7 @@ pub(crate) enum KeeperState {
     /// The first keeper, or the successor of a lost one, is being started.
     Awaited,
     Serving(Arc<KeeperLink>),
-    /// The run is stopping: a keeper that is lost now is not replaced.
+    /// The run is stopping. A keeper that is lost now is not replaced.
     Closing(Option<Arc<KeeperLink>>),
     /// The last keeper has ended.
     Closed,
@@ -75,14 +76,14 @@ pub(crate) enum KeeperState {
 #[derive(Debug)]
 pub(crate) struct PendingSpawn {
     pub(crate) worker: WorkerId,
-    /// The worker's end, if it was reported before the spawn had its answer.
+    /// The worker's end, if it was reported before the answer to the spawn.
     pub(crate) early_exit: Option<Exit>,
-    /// The signal that stopped the worker, if that was reported before the spawn had its answer.
+    /// The signal that stopped the worker, if it was reported before the answer to the spawn.
     pub(crate) early_stop: Option<i32>,
 }
 
 impl RunInner {
-    /// Makes the run's directory and its cgroup, and records both and the host.
+    /// Creates the run's directory and its cgroup, and records both and the host.
     pub(super) fn create(
         config: Config,
         tier: Tier,
@@ -99,7 +100,7 @@ impl RunInner {
         };
         let mut cgroup = None;
         let created = state_dir.create_run(&RunName::new(id, scope, &host), |file| {
-            // The directory exists already: a cgroup without a directory belongs to no run.
+            // The directory already exists: a cgroup without a directory would belong to no run.
             if config.containment == Containment::Auto {
                 cgroup = state_dir.digest().ok().and_then(|state| Cgroup::create(id, state).ok());
             }
@@ -142,7 +143,7 @@ impl RunInner {
         })
     }
 
-    /// Whether the caller is the process that opened the run, and not a forked copy of it.
+    /// Returns whether the caller is the process that opened the run, and not a forked copy of it.
     pub(crate) fn is_owner(&self) -> bool {
         Pid::current() == self.owner
     }
@@ -151,7 +152,7 @@ impl RunInner {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The keeper that serves, or that is being closed.
+    /// Returns the link to the keeper that serves or is being closed.
     pub(crate) fn link(&self) -> Option<Arc<KeeperLink>> {
         match &self.table().keeper {
             KeeperState::Serving(link) | KeeperState::Closing(Some(link)) => Some(Arc::clone(link)),
@@ -159,15 +160,16 @@ impl RunInner {
         }
     }
 
-    /// A worker and all that it started are gone.
+    /// Records that a worker and everything that it started are gone.
     pub(crate) fn ended(&self, worker: &WorkerState, exit: Exit) {
-        // Emitted before anybody who waits for the end goes on: the barrier's success comes after the ends.
+        // The event comes before any thread that waits for the end continues. So the barrier's success follows the ends
+        // of the workers.
         self.sink.emit(CustodyEvent::Exited { worker: worker.id.clone(), exit });
         worker.set_exit(exit);
         self.changed.notify_all();
     }
 
-    /// Waits until the table satisfies `condition` or the time is over.
+    /// Waits until the table satisfies `condition` or the time is over. Returns whether it does.
     pub(crate) fn wait_table(&self, timeout: Duration, condition: impl Fn(&WorkerTable) -> bool) -> bool {
         let deadline = Instant::now() + timeout;
         let mut table = self.table();
@@ -207,10 +209,11 @@ impl RunInner {
         report.insert(done).clone()
     }
 
-    /// Stops the run, also if a more patient stop is under way.
+    /// Stops the run, even if a stop with a longer grace is in progress.
     pub(crate) fn end(&self, grace: Duration) -> StopReport {
         if matches!(self.report.try_lock(), Err(TryLockError::WouldBlock)) {
-            // Ends the workers that the other stop waits for. It then returns by itself, and its report is returned here.
+            // This ends the workers that the other stop waits for. That stop then returns, and its report is returned
+            // here.
             let workers: Vec<_> = self.table().workers.values().cloned().collect();
             if !workers.is_empty() {
                 let _ = barrier::stop_workers(self, workers, self.config.allowed(grace), StopScope::WholeRun);
@@ -219,7 +222,7 @@ impl RunInner {
         self.stop(grace)
     }
 
-    /// Removes the run's directory and cgroup when the keeper could not: it never started, or was killed.
+    /// Removes the run's directory and cgroup if the keeper could not do so: it never started, or was killed.
     pub(crate) fn forget(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();

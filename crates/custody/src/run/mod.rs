@@ -1,8 +1,8 @@
 //! A run: one life of a host, from [`Run::open`] to [`Run::stop`].
 //!
-//! Owns what a host chooses ([`Config`]), what a run's handles and threads share, its events, and the list of open runs.
-//! It must not know how a command becomes a process, how a keeper is spoken to, or how a dead run is judged: it asks the
-//! folders `spawn`, `link`, `stop` and `reap`.
+//! Owns the host's options ([`Config`]), the state that a run's handles and threads share, its events, and the list of
+//! open runs. It must not know how a command becomes a process, how to talk to a keeper, or how a dead run is judged:
+//! it calls the folders `spawn`, `link`, `stop` and `reap`.
 //!
 //! In the order in which a run passes them: `startup` (before `main`) → `config` → `handle` → `inner` → `event` →
 //! `open_runs` (the end of all runs at once).

@@ -1,7 +1,7 @@
 //! The open runs of this process, and the end of all of them at once.
 //!
-//! Owns the list of open runs, and keeps none of them alive. It serves callers without a handle: a second signal while the
-//! runtime is blocked, or the last step of an exit.
+//! Owns the list of open runs, and keeps none of them alive. It serves callers without a handle, for example when a
+//! second signal comes while the runtime is blocked, or as the last step of an exit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -27,17 +27,17 @@ pub(crate) fn remove(run: &RunInner) {
     runs().retain(|other| !std::ptr::eq(other.as_ptr(), run));
 }
 
-/// Stops every open run of this process, all at the same time. Later spawns are refused, as after
+/// Stops every open run of this process at the same time. Later spawns are refused, as after
 /// [`Run::stop`](crate::Run::stop).
 ///
-/// For emergencies: it needs no handle and no runtime, may be called on any thread and any number of times, and takes no
-/// longer than the slowest run. It cuts more patient stops short that are under way. Runs that a forked process inherited are
-/// left alone.
+/// For emergencies: the function needs no handle and no runtime, may be called on any thread and any number of times,
+/// and takes no longer than the slowest run. It shortens stops with a longer grace that are in progress. Runs that a
+/// forked process inherited are left alone.
 pub fn end_all(grace: Duration) -> Vec<(RunId, StopReport)> {
     end_each(|_| grace)
 }
 
-/// Like [`end_all`], with the grace that each run is configured with.
+/// Like [`end_all`], with the configured grace of each run.
 pub fn stop_all() -> Vec<(RunId, StopReport)> {
     end_each(|run| run.config.grace())
 }
@@ -56,7 +56,7 @@ fn end_each(grace: impl Fn(&RunInner) -> Duration + Sync) -> Vec<(RunId, StopRep
             .collect();
         let mut reports = vec![end(first)];
         for (run, thread) in begun {
-            // If the thread could not be started, or panicked, the run is stopped here.
+            // If the thread could not be started or panicked, the run is stopped here.
             let report = thread.ok().and_then(|thread| thread.join().ok());
             reports.push(report.unwrap_or_else(|| end(run)));
         }

@@ -1,8 +1,8 @@
-//! How the host was started: the signals and standard streams that it inherited, noted before `main`.
+//! How the host was started: the signals and standard streams that it inherited, recorded before `main`.
 //!
-//! Before `main`, the Rust runtime ignores SIGPIPE and opens /dev/null over closed standard streams, and the host may change
-//! more. A worker shall find what the host found, so a constructor that the loader runs first takes note. Nobody has to call
-//! anything.
+//! Before `main`, the Rust runtime ignores SIGPIPE and opens /dev/null over closed standard streams, and the host may
+//! change more. A worker has to find what the host found, so a constructor records it. The loader runs the constructor
+//! first, without a call from the host.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ static NOTE_STARTUP: extern "C" fn() = note_startup;
 extern "C" fn note_startup() {
     let mut ignored = 0;
     for signal in 1..=64 {
-        // SAFETY: the all-zero sigaction is valid, and the call only reads the present one into it.
+        // SAFETY: the all-zero sigaction is valid, and the call only reads the current action into it.
         let action = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &raw mut action) != 0 {
@@ -31,7 +31,7 @@ extern "C" fn note_startup() {
         }
     }
     let mut blocked = 0;
-    // SAFETY: the call only reads the present mask into `set`, and every signal asked for is in range.
+    // SAFETY: the call only reads the current mask into `set`, and every requested signal is in range.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut set);
@@ -43,7 +43,7 @@ extern "C" fn note_startup() {
     }
     let mut closed = 0;
     for fd in 0..3 {
-        // SAFETY: asks for flags only.
+        // SAFETY: the call only reads flags.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
             closed |= 1 << fd;
         }
@@ -53,17 +53,17 @@ extern "C" fn note_startup() {
     CLOSED.store(closed, Ordering::Relaxed);
 }
 
-/// The signals that were ignored when the host was started: bit n-1 for signal n.
+/// Returns the signals that were ignored when the host was started. Bit n-1 is signal n.
 pub(crate) fn ignored_signals() -> u64 {
     IGNORED.load(Ordering::Relaxed)
 }
 
-/// The signals that were blocked when the host was started.
+/// Returns the signals that were blocked when the host was started.
 pub(crate) fn blocked_signals() -> u64 {
     BLOCKED.load(Ordering::Relaxed)
 }
 
-/// Which of standard input, output and error were closed when the host was started.
+/// Returns which of standard input, output and error were closed when the host was started.
 pub fn closed_stdio() -> [bool; 3] {
     let closed = CLOSED.load(Ordering::Relaxed);
     [0, 1, 2].map(|fd| closed & (1 << fd) != 0)

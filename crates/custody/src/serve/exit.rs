@@ -1,4 +1,4 @@
-//! How a worker ended.
+//! The end of a worker.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,13 +21,13 @@ pub struct Exit {
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {
-    /// It exited with this code.
+    /// The process exited with this code.
     Code(i32),
-    /// A signal ended it.
+    /// A signal ended the process.
     Signal(i32),
-    /// The keeper was killed, and the worker with it: nobody saw its status.
+    /// The keeper was killed, and the worker with it, so its status is unknown.
     Lost,
-    /// The shim was killed, and the worker with it: nobody saw its status.
+    /// The shim was killed, and the worker with it, so its status is unknown.
     ShimKilled,
 }
 
@@ -43,7 +43,7 @@ impl Exit {
 impl From<WorkerEnd> for Exit {
     fn from(end: WorkerEnd) -> Self {
         let status = match end.status {
-            // Reported by a living keeper: only the shim can be missing.
+            // A living keeper reported this end, so only the shim can be missing.
             -1 => ExitStatus::ShimKilled,
             status => match status & 0x7F {
                 0 => ExitStatus::Code((status >> 8) & 0xFF),

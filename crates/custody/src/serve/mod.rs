@@ -1,9 +1,10 @@
 //! A worker while it serves, as its host sees it.
 //!
-//! Owns the handle of a worker's process, its exit, and the callers that wait for it. It must not know how the process was
-//! made, nor what it serves.
+//! Owns the handle of a worker's process, its exit, and the futures that wait for the exit. It must not know how the
+//! process was created, nor what it serves.
 //!
-//! `worker_process` (what users hold) → `worker_state` (what handles and the keeper's thread share) → `exit`.
+//! `worker_process` (the handle for users) → `worker_state` (the state that handles and the keeper's thread share) →
+//! `exit`.
 
 pub(crate) mod exit;
 pub(crate) mod worker_process;

@@ -14,7 +14,7 @@ use crate::{Pgid, Pid, StopReport, WorkerId};
 use super::exit::Exit;
 use super::worker_state::{Exited, HaltChanged, WorkerState};
 
-/// Why a signal was not sent.
+/// The reason why a signal was not sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignalError {
@@ -25,14 +25,14 @@ pub enum SignalError {
     #[error("the keeper died, and worker {0} with it")]
     KeeperLost(WorkerId),
     /// The caller is a forked copy of the host.
-    #[error("this process is a forked copy of the host and owns no worker: signal from the host itself")]
+    #[error("this process is a forked copy of the host and owns no worker: send the signal from the host")]
     NotOwner,
-    /// Not a signal.
-    #[error("{0} is not the number of a signal: use 1 to 64")]
+    /// The number is not a signal.
+    #[error("{0} is not a signal number: use 1 to 64")]
     NoSuchSignal(i32),
 }
 
-/// A worker in custody. Cheap to clone. Dropping the handle does not stop the worker; stopping its run does.
+/// A worker in custody. Cheap to clone. Dropping the handle does not stop the worker, but stopping its run does.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -62,39 +62,40 @@ impl fmt::Debug for WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// The worker's name.
+    /// Returns the worker's name.
     pub fn id(&self) -> &WorkerId {
         &self.shared.id
     }
 
-    /// The main process.
+    /// Returns the pid of the main process.
     pub fn pid(&self) -> Pid {
         self.shared.pid
     }
 
-    /// The process group.
+    /// Returns the process group.
     pub fn pgid(&self) -> Pgid {
         self.shared.pgid
     }
 
-    /// The worker's own shim, if it has one: the parent of the worker and of every orphan that the worker leaves.
+    /// Returns the worker's own shim, if it has one: the parent of the worker and of every orphan that the worker
+    /// leaves.
     pub fn own_shim(&self) -> Option<Pid> {
         (!cfg!(portable)).then_some(self.shared.shim)
     }
 
-    /// The worker's parent: its shim or, on systems other than Linux, the keeper.
+    /// Returns the worker's parent: its shim or, on systems other than Linux, the keeper.
     pub fn shim_pid(&self) -> Pid {
         self.shared.shim
     }
 
-    /// A descriptor that becomes readable when the main process ends. What the worker started may live a moment longer:
-    /// [`WorkerProcess::wait`] and [`WorkerProcess::exited`] wait for all of it. Where the system has no pidfds, this is a socket that the
-    /// keeper closes.
+    /// Returns a descriptor that becomes readable when the main process ends. Processes that the worker started may
+    /// live a moment longer: [`WorkerProcess::wait`] and [`WorkerProcess::exited`] wait for all of them. On systems
+    /// without pidfds, the descriptor is a socket that the keeper closes.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.shared.pidfd.as_fd()
     }
 
-    /// Sends a signal to the worker's group; TERM only to the main process if `process_group_kill` is false.
+    /// Sends a signal to the worker's group. TERM goes only to the main process if `process_group_kill` is false.
     pub fn signal(&self, signal: i32) -> Result<(), SignalError> {
         if !(1..=64).contains(&signal) {
             return Err(SignalError::NoSuchSignal(signal));
@@ -104,7 +105,7 @@ impl WorkerProcess {
         self.tell(&ToKeeper::Signal { key: self.shared.key, signal, reach })
     }
 
-    /// Sends a signal only to the main process, for signals that no other process understands.
+    /// Sends a signal only to the main process, for signals that the other processes do not understand.
     pub fn signal_main(&self, signal: i32) -> Result<(), SignalError> {
         if !(1..=64).contains(&signal) {
             return Err(SignalError::NoSuchSignal(signal));
@@ -128,7 +129,7 @@ impl WorkerProcess {
         self.run.link().ok_or_else(lost)?.send(&message.encode(), &[]).map_err(|_| lost())
     }
 
-    /// Asks the worker to end, by TERM and CONT, and does not wait. [`WorkerProcess::stop`] does not ask again.
+    /// Asks the worker to end with TERM and CONT, and does not wait. [`WorkerProcess::stop`] does not ask again.
     pub fn ask_to_end(&self) {
         if self.run.is_owner() && self.try_wait().is_none() {
             barrier::ask_to_end(&self.run, std::slice::from_ref(&self.shared));
@@ -146,30 +147,31 @@ impl WorkerProcess {
         self.shared.wait_until(None).unwrap_or(Exit::LOST)
     }
 
-    /// Like [`WorkerProcess::wait`], up to `timeout`.
+    /// Like [`WorkerProcess::wait`], but waits at most `timeout`.
     pub fn wait_within(&self, timeout: Duration) -> Option<Exit> {
         self.shared.wait_until(Some(Instant::now() + timeout))
     }
 
-    /// How the worker ended, if it has.
+    /// Returns how the worker ended, if it has ended.
     pub fn try_wait(&self) -> Option<Exit> {
         self.shared.exit()
     }
 
-    /// Like [`WorkerProcess::wait`], as a future for any executor.
+    /// Like [`WorkerProcess::wait`], but returns a future for any executor.
     pub fn exited(&self) -> impl Future<Output = Exit> + Send + 'static {
         Exited(Arc::clone(&self.shared))
     }
 }
 
-/// Stops by a signal, as by Ctrl-Z.
+/// Stops by a signal, for example by Ctrl-Z.
 impl WorkerProcess {
-    /// The signal that stopped the main process, if it is stopped. Stops by a debugger are not seen.
+    /// Returns the signal that stopped the main process, if it is stopped. Stops by a debugger are not visible.
     pub fn halted(&self) -> Option<i32> {
         self.shared.halt.lock().unwrap_or_else(PoisonError::into_inner).signal
     }
 
-    /// Waits until [`WorkerProcess::halted`] differs from `known`, and returns the new value. The keeper reports changes at once.
+    /// Waits until [`WorkerProcess::halted`] differs from `known`, and returns the new value. The keeper reports
+    /// changes immediately.
     pub fn halt_changed(&self, known: Option<i32>) -> impl Future<Output = Option<i32>> + Send + 'static {
         HaltChanged { worker: Arc::clone(&self.shared), known }
     }

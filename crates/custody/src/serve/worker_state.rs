@@ -1,4 +1,4 @@
-//! What the handles of a worker and the keeper's thread share, and the futures that wait for it.
+//! The state that the handles of a worker and the keeper's thread share, and the futures that wait for changes.
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use crate::{Pgid, Pid, WorkerId};
 
 use super::exit::Exit;
 
-/// A worker as its handles, its waiters and the keeper's thread know it.
+/// A worker as its handles, its waiters and the keeper's thread see it.
 #[derive(Debug)]
 pub(crate) struct WorkerState {
     pub(crate) key: u64,
@@ -24,11 +24,11 @@ pub(crate) struct WorkerState {
     end: Mutex<ExitState>,
     ended: Condvar,
     pub(super) halt: Mutex<HaltState>,
-    /// Whether TERM was sent: to many programs a second TERM means to give up an orderly end.
+    /// Whether TERM was sent. To many programs, a second TERM means that they should give up an orderly end.
     asked: AtomicBool,
 }
 
-/// Whether a signal has stopped the worker, as Ctrl-Z does, and who waits for a change.
+/// Whether a signal such as that of Ctrl-Z has stopped the worker, and the tasks that wait for a change.
 #[derive(Debug, Default)]
 pub(super) struct HaltState {
     pub(super) signal: Option<i32>,
@@ -48,12 +48,12 @@ impl WorkerState {
         Self { key, id, pid, pgid, shim, pidfd, end, ended, halt, asked }
     }
 
-    /// Marks the worker as asked to end; returns whether it was before.
+    /// Marks the worker as asked to end. Returns whether it was already marked.
     pub(crate) fn was_asked(&self) -> bool {
         self.asked.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes the signal that stopped the worker, or `None` when it continues.
+    /// Records the signal that stopped the worker, or `None` when it continues.
     pub(crate) fn set_halt(&self, signal: Option<i32>) {
         let mut halt = self.halt.lock().unwrap_or_else(PoisonError::into_inner);
         halt.signal = signal;

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use crate::WorkerId;
 
-/// The most descriptors that one spawn can pass besides the standard three: what one message carries.
+/// The most descriptors that one spawn can pass in addition to the standard three. One message can carry this many.
 pub const MAX_HANDED_FDS: usize = 240;
 
-/// What a standard stream of the worker is connected to.
+/// The target of a standard stream of the worker.
 #[derive(Debug)]
 pub enum Stdio {
-    /// The host's own stream.
+    /// The stream of the host.
     Inherit,
     /// `/dev/null`.
     Null,
@@ -26,14 +26,14 @@ impl From<OwnedFd> for Stdio {
     }
 }
 
-/// A resource limit: the kernel's number (`libc::RLIMIT_NOFILE`, …), soft and hard.
+/// A resource limit: the kernel's number (`libc::RLIMIT_NOFILE`, …), the soft and the hard limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Rlimit {
-    /// Which resource.
+    /// The number of the resource.
     pub resource: i32,
     /// The limit that is enforced.
     pub soft: u64,
-    /// How far the worker may raise the soft limit.
+    /// The highest value to which the worker may raise the soft limit.
     pub hard: u64,
 }
 
@@ -81,7 +81,7 @@ pub enum TerminalUse {
 }
 
 impl Command {
-    /// A program, by path or by a name that is looked up in `PATH`.
+    /// Creates a command for a program, given by its path or by a name that is looked up in `PATH`.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             program: program.as_ref().to_owned(),
@@ -123,12 +123,12 @@ impl Command {
         self
     }
 
-    /// Whether the command itself sets or removes this variable.
+    /// Returns whether the command itself sets or removes this variable.
     pub fn says(&self, key: impl AsRef<OsStr>) -> bool {
         self.env.iter().any(|(name, _)| name == key.as_ref())
     }
 
-    /// Starts from an empty environment. The run's own two variables are always there.
+    /// Starts from an empty environment. The worker always gets the run's own two variables.
     pub fn env_clear(mut self) -> Self {
         self.inherit_env = EnvBase::Empty;
         self.env.clear();
@@ -159,7 +159,7 @@ impl Command {
         self
     }
 
-    /// Passes a descriptor, which the worker finds as number `target` (3 or above).
+    /// Passes a descriptor, which the worker gets as number `target` (3 or above).
     pub fn fd(mut self, fd: impl Into<OwnedFd>, target: RawFd) -> Self {
         self.fds.push((fd.into(), target));
         self
@@ -177,13 +177,13 @@ impl Command {
         self
     }
 
-    /// Sets how readily the kernel kills the worker when memory runs out (-1000 to 1000).
+    /// Sets how likely the kernel is to kill the worker when memory runs out (-1000 to 1000).
     pub fn oom_score_adj(mut self, adj: i32) -> Self {
         self.oom_score_adj = Some(adj);
         self
     }
 
-    /// Names the worker; otherwise it is `w1`, `w2`, ….
+    /// Names the worker. The default names are `w1`, `w2`, ….
     pub fn worker_id(mut self, id: WorkerId) -> Self {
         self.worker_id = Some(id);
         self

@@ -1,4 +1,4 @@
-//! Why a spawn failed: the thing, the cause, the way out.
+//! Spawn errors: each names the thing, the cause and the way out.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,30 @@ use crate::WorkerId;
 use crate::link::wire::SpawnStage;
 use crate::state::file_limit;
 
-/// Why a command does not run. Nothing of the attempt is left.
+/// The reason why a command does not run. Nothing of the attempt is left.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// No such program.
+    /// The program does not exist.
     #[error("{program}: command not found")]
     NotFound {
-        /// What was asked for.
+        /// The program as the caller wrote it.
         program: String,
     },
-    /// The program exists, but cannot be run.
+    /// The program exists, but cannot be executed.
     #[error("{program}: cannot be executed")]
     NotExecutable {
-        /// Which file.
+        /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// An argument, a variable or a path contains a NUL byte, which no program could receive.
+    /// An argument, a variable or a path contains a NUL byte, which cannot be passed to a program.
     #[error("{what} contains a NUL byte: {value:?}")]
     NulByte {
-        /// Which part of the command.
+        /// The part of the command.
         what: &'static str,
-        /// Its text.
+        /// The text with the NUL byte.
         value: String,
     },
     /// A variable's name is empty or contains `=`.
@@ -39,35 +39,35 @@ pub enum SpawnError {
     /// The working directory cannot be entered.
     #[error("cannot enter the working directory {dir}")]
     Cwd {
-        /// Which directory.
+        /// The directory.
         dir: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The host's own working directory is gone.
+    /// The host's own working directory does not exist any more.
     #[error("the current directory is gone: change to one that exists, or set the command's directory")]
     NoCurrentDir {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A standard stream that the worker should inherit is closed.
     #[error("{stream} is closed and cannot be passed to the worker: connect it, for example to /dev/null")]
     ClosedStream {
-        /// Which one.
+        /// The name of the stream.
         stream: &'static str,
     },
-    /// The descriptors cannot be passed as asked.
+    /// The descriptors cannot be passed as requested.
     #[error("{0}")]
     BadDescriptors(String),
     /// The command is larger than the system accepts.
     #[error("the command is too large: shorten its arguments or its environment, or pass the data in a file")]
     TooLarge,
-    /// A limit that the system refuses.
+    /// The system refuses a limit.
     #[error("cannot set {what}")]
     Limit {
-        /// Which one.
+        /// The limit.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The ledger cannot be written, so nothing was started.
@@ -75,19 +75,19 @@ pub enum SpawnError {
     Ledger {
         /// The run's directory.
         dir: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The system refused a step of the start.
     #[error("cannot start a process: {step} failed")]
     Process {
-        /// At which step.
+        /// The step that failed.
         step: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The shim was killed before the program ran.
-    #[error("somebody killed the worker's shim before the program ran: try again")]
+    #[error("the worker's shim was killed before the program ran: try again")]
     ShimDied,
     /// The keeper died or does not answer. A new one is being started.
     #[error("the keeper died and its successor is not ready yet: try again")]
@@ -98,13 +98,14 @@ pub enum SpawnError {
     /// The caller is a forked copy of the host.
     #[error("this process is a forked copy of the host and owns no run: open a run of its own")]
     NotOwner,
-    /// A living worker has this name already.
+    /// A living worker already has this name.
     #[error("a living worker is already called {0}: choose another name, or wait for its end")]
     DuplicateWorker(WorkerId),
 }
 
 impl SpawnError {
-    /// The exit status that a shell would use: 127 not found, 126 not executable, 125 everything else.
+    /// Returns the exit status that a shell would use: 127 for a program that was not found, 126 for one that cannot be
+    /// executed, 125 for all other errors.
     pub fn shell_status(&self) -> u8 {
         match self {
             Self::NotFound { .. } => 127,
@@ -113,7 +114,7 @@ impl SpawnError {
         }
     }
 
-    /// The error for a failure that the keeper reported.
+    /// Returns the error for a failure that the keeper reported.
     pub(crate) fn from_stage(
         stage: SpawnStage,
         errno: i32,
@@ -157,7 +158,7 @@ fn exec_error(program: &str, cwd: &Path, source: io::Error) -> SpawnError {
     if source.kind() != io::ErrorKind::NotFound {
         return SpawnError::NotExecutable { program: name, source };
     }
-    // The system gives the same error when the script's interpreter is missing.
+    // The system returns the same error if the interpreter of a script is missing.
     if program.contains('/') && cwd.join(program).exists() {
         let source = io::Error::other(
             "the interpreter in its first line does not exist: install it, or correct the line",

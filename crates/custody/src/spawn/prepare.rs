@@ -1,4 +1,4 @@
-//! From a [`Command`] to the message for the keeper, with all checks that need no process.
+//! Turns a [`Command`] into the message for the keeper, with all checks that need no process.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,11 +16,11 @@ use crate::{RUN_ID_VARIABLE, RunId, WORKER_ID_VARIABLE, WorkerId};
 
 use super::error::SpawnError;
 
-/// A command ready to be sent: the orders and the descriptors that belong to them.
+/// A command that is ready to be sent: the orders and their descriptors.
 pub(crate) struct PreparedSpawn {
     pub(crate) orders: LaunchOrders<'static>,
     pub(crate) fds: Vec<OwnedFd>,
-    /// The program as the caller wrote it, for errors.
+    /// The program as the caller wrote it, for error messages.
     pub(crate) program: String,
     pub(crate) cwd: PathBuf,
 }
@@ -64,7 +64,7 @@ pub(crate) fn prepare(
     for (fd, target) in command.fds {
         if target < 3 || targets.contains(&target) {
             return Err(SpawnError::BadDescriptors(format!(
-                "descriptor number {target} is taken: give each descriptor a number of its own, from 3 on"
+                "descriptor number {target} is taken: give each descriptor its own number, 3 or above"
             )));
         }
         targets.push(target);
@@ -96,7 +96,7 @@ fn refuse_nul(what: &'static str, value: &OsStr) -> Result<(), SpawnError> {
     Ok(())
 }
 
-/// The worker's environment, and the `PATH` in it.
+/// Returns the worker's environment, and its `PATH`.
 fn environment(
     base: EnvBase,
     changes: Vec<(OsString, Option<OsString>)>,
@@ -145,7 +145,7 @@ fn look_up(program: &OsStr, path: Option<OsString>, cwd: &Path) -> Result<PathBu
         return Err(SpawnError::NotFound { program: "''".to_owned() });
     }
     if program.as_bytes().contains(&b'/') {
-        // Whether the file can be run shows when it is run.
+        // Whether the file can be executed turns out when it is executed.
         return Ok(program.into());
     }
     let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
@@ -172,7 +172,7 @@ fn executable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The descriptor for a standard stream of the worker.
+/// Returns the descriptor for a standard stream of the worker.
 fn connect(stdio: Stdio, number: i32) -> Result<OwnedFd, SpawnError> {
     let inherit = |fd: std::os::fd::BorrowedFd<'_>, stream| {
         fd.try_clone_to_owned().map_err(|_| SpawnError::ClosedStream { stream })

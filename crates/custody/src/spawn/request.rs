@@ -1,4 +1,4 @@
-//! A spawn on its way: sent to the keeper, answered, and entered in the table of living workers.
+//! A pending spawn: sent to the keeper, answered, and entered in the table of living workers.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,11 +16,11 @@ use crate::serve::worker_state::WorkerState;
 use crate::spawn::error::SpawnError;
 use crate::{Pgid, Pid, WorkerId};
 
-/// How long the host waits for a spawn before it gives the keeper up: far longer than any start takes.
+/// How long the host waits for a spawn before it gives up on the keeper: far longer than any start takes.
 const SPAWN_PATIENCE: Duration = Duration::from_secs(30);
 
 impl RunInner {
-    /// Enters a spawn that waits for its answer.
+    /// Records a spawn that waits for its answer.
     pub(crate) fn begin_spawn(&self, key: u64, worker: &WorkerId) -> Result<Arc<KeeperLink>, SpawnError> {
         let mut table = self.table();
         let link = match &table.keeper {
@@ -39,7 +39,7 @@ impl RunInner {
         Ok(link)
     }
 
-    /// Removes the waiting spawn and, if it succeeded, enters the worker.
+    /// Removes the pending spawn. If it succeeded, enters the worker in the table.
     pub(crate) fn finish_spawn(
         &self,
         key: u64,
@@ -51,7 +51,7 @@ impl RunInner {
         let keeper_lost = spawning.is_none();
         let early_stop = spawning.as_ref().and_then(|spawning| spawning.early_stop);
         let early_exit = spawning.and_then(|spawning| spawning.early_exit);
-        // Before anybody else knows the worker, so that later reports win.
+        // This comes before any other code knows the worker, so that later reports win.
         shared.set_halt(early_stop);
         let ended = early_exit.or(keeper_lost.then_some(Exit::LOST));
         if ended.is_none() {
@@ -66,7 +66,7 @@ impl RunInner {
         if let Some(exit) = ended {
             self.ended(&shared, exit);
         } else if closing && let Some(link) = self.link() {
-            // The barrier did not know of this worker.
+            // The barrier did not know this worker.
             let _ = link.send(&ToKeeper::Kill { key }.encode(), &[]);
         }
         Ok(shared)
@@ -90,7 +90,7 @@ pub(crate) fn request_worker(
         SpawnReply::Came(SpawnAnswer::Spawned { pid, shim }, pidfd) => {
             let numbers = (Pid::new(pid), Pgid::new(pid), Pid::new(shim));
             let ((Some(pid), Some(pgid), Some(shim)), Some(pidfd)) = (numbers, pidfd) else {
-                // The host is out of descriptors and could not receive the pidfd: end the worker.
+                // The host has no free descriptor and could not receive the pidfd, so the worker has to end.
                 let _ = link.send(&ToKeeper::Kill { key }.encode(), &[]);
                 return Err(RequestError::Io(io::Error::from_raw_os_error(libc::EMFILE)));
             };
@@ -98,14 +98,14 @@ pub(crate) fn request_worker(
         }
         SpawnReply::Closed => Err(keeper_died),
         SpawnReply::TimedOut => {
-            // A keeper that does not answer is stopped or stuck: end it and its workers.
+            // A keeper that does not answer is stopped or stuck. It is killed, and its workers end with it.
             link.signal(rustix::process::Signal::KILL);
             Err(keeper_died)
         }
     }
 }
 
-/// Why the keeper started nothing.
+/// The reason why the keeper started nothing.
 pub(crate) enum RequestError {
     Failed { stage: SpawnStage, errno: i32 },
     Io(io::Error),

@@ -1,92 +1,92 @@
-//! Why a directory, or a file in it, cannot be used.
+//! The reasons why a directory, or a file in it, cannot be used.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::file_limit;
 
-/// Why a directory cannot be trusted with what is run from it.
+/// The reason why programs must not be run from a directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirError {
     /// The directory is a symbolic link.
     #[error("{path} is a symbolic link: name the directory that it points to")]
     IsLink {
-        /// Which one.
+        /// The path of the link.
         path: PathBuf,
     },
-    /// The directory, or one above it, belongs to a user who could replace what is in it.
+    /// The directory, or one above it, belongs to a user who could replace its contents.
     #[error(
-        "{path} belongs to user {owner}, who could replace what is in it: choose a directory below your own or root's"
+        "{path} belongs to user {owner}, who could replace its contents: choose a directory below one that belongs to you or root"
     )]
     ForeignOwner {
-        /// Which directory, or link.
+        /// The directory or link.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner.
         owner: u32,
     },
     /// The directory belongs to root, and must belong to this user.
     #[error("{path} belongs to root, not to user {own}: choose a directory of your own")]
     NotOurs {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
-        /// Who we are.
+        /// The current user.
         own: u32,
     },
-    /// The directory belongs to a user that this user namespace does not map.
+    /// The directory belongs to a user whom this user namespace does not map.
     #[error(
-        "{path} belongs to a user whom this user namespace does not map, so anybody might replace what is in it: choose a \
+        "{path} belongs to a user whom this user namespace does not map, so any user might replace its contents: choose a \
          directory directly below /tmp or your home, or map its owner"
     )]
     UnknownOwner {
-        /// Which directory, or link.
+        /// The directory or link.
         path: PathBuf,
     },
-    /// This user namespace does not map our own user.
+    /// This user namespace does not map the current user.
     #[error(
         "this user namespace does not map user {own}, so no file can be recognized as yours: map the user (`unshare -r`)"
     )]
     Unmapped {
-        /// Who we are, as far as that can be said.
+        /// The number of the current user, as this namespace shows it.
         own: u32,
     },
-    /// Everybody may write to the directory.
+    /// All users may write to the directory.
     #[error(
         "{path} can be written by everybody (mode {mode:04o}): run `chmod o-w {path}`, or choose another directory"
     )]
     WritableByOthers {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
     /// A group that may have other members may write to the directory.
     #[error(
-        "{path} can be written by the group {group}, which may have other members than you (mode {mode:04o}): run \
+        "{path} can be written by the group {group}, which may have members other than you (mode {mode:04o}): run \
          `chmod g-w {path}`, or choose another directory"
     )]
     WritableByGroup {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
-        /// Which group.
+        /// The group.
         group: u32,
         /// Its permissions.
         mode: u32,
     },
-    /// Links lead to links.
+    /// Too many links lead to other links.
     #[error("{path} leads through too many symbolic links: name the directory that they lead to")]
     TooManyLinks {
-        /// The link at which it became too many.
+        /// The link that exceeded the limit.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The system refused an operation.
     #[error("cannot {doing} {path}")]
     Io {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
-        /// With what.
+        /// The path that it was applied to.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -97,11 +97,11 @@ impl DirError {
     }
 }
 
-/// Why the state directory cannot be used.
+/// The reason why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// No variable says where the state directory is.
+    /// No environment variable tells where the state directory is.
     #[error("cannot tell where the state directory is: set SNAKEPIT_STATE_DIR or HOME")]
     NoPlace,
     /// The state directory cannot be trusted or opened.
@@ -109,17 +109,17 @@ pub enum StateError {
     Dir {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// Why it cannot be used.
         source: DirError,
     },
-    /// The system refused.
+    /// The system refused an operation.
     #[error("cannot {doing} {path}")]
     Io {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
-        /// With what.
+        /// The path that it was applied to.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -134,37 +134,37 @@ impl StateError {
     }
 }
 
-/// Why a file does not hold what it should.
+/// The reason why a file does not have the required contents.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeepError {
-    /// The file cannot be compared with what it should hold.
+    /// The file cannot be compared with its required contents.
     #[error("cannot read {path}")]
     Look {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file is missing and cannot be written.
     #[error("cannot write {path}")]
     Write {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file is damaged and cannot be replaced.
     #[error("{path} is damaged and cannot be replaced: remove it")]
     Replace {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// An error and all of its causes, in one line.
+/// Joins an error and all of its causes in one line.
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

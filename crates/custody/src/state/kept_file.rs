@@ -1,8 +1,8 @@
-//! A file with contents that the library carries: compared at each use, and written whole or not at all.
+//! A file whose contents are embedded in the library: compared at each use, and written completely or not at all.
 //!
-//! The file gets its name when it is complete and on the disk. Until then it has none (`O_TMPFILE`), so that a killed writer
-//! leaves nothing. Where the file system cannot do that, or another file has the name, it is first called `.tmp-…` and locked
-//! while its writer lives; unlocked temporary files are removed.
+//! The file gets its name once it is complete and on the disk. Until then it has none (`O_TMPFILE`), so a killed writer
+//! leaves nothing. If the file system does not support that, or another file has the name, the file is first called
+//! `.tmp-…` and is locked while its writer lives. Unlocked temporary files are removed.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,41 +22,41 @@ use crate::state::file_limit::{self, SignalBlock};
 
 const TEMPORARY: &str = ".tmp-";
 
-/// How often a temporary file is created again if another process removes it at the wrong moment.
+/// How often a temporary file is created again if another process removes it before it is locked.
 const ATTEMPTS: u32 = 10;
 
-/// The age at which an unlocked file of an earlier version is surely not being written any more.
+/// The age at which an unlocked file of an earlier version is certainly not being written any more.
 const LONG_AGO: Duration = Duration::from_hours(1);
 
-/// In which state a file was found.
+/// The state in which a file was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
-    /// The file was as it should be.
+    /// The file was correct.
     Intact,
     /// The file was missing, and was written.
     Written,
-    /// The file held something else, or others could have changed it. It was replaced.
+    /// The file had other contents, or other users could have changed it. It was replaced.
     Replaced,
 }
 
-/// A file and what it shall hold.
+/// A file and its required contents.
 pub(super) struct KeptFile<'a> {
     pub(super) dir: &'a OwnedFd,
-    /// For errors.
+    /// The path for error messages.
     pub(super) path: PathBuf,
     pub(super) name: &'a str,
     pub(super) contents: &'a [u8],
     pub(super) mode: Mode,
 }
 
-/// The file as it is.
+/// The result of a check of the file.
 enum FileCheck {
     Good(OwnedFd),
     Bad,
     Nothing,
 }
 
-/// Makes the file what it should be, and opens it for reading.
+/// Writes the file unless it is correct, and opens it for reading.
 pub(super) fn keep(target: &KeptFile<'_>) -> Result<(OwnedFd, Kept), KeepError> {
     let path = || target.path.clone();
     let is_bad = match target.look() {
@@ -77,7 +77,7 @@ impl KeptFile<'_> {
     fn look(&self) -> io::Result<FileCheck> {
         match rustix::fs::statat(self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => {}
-            // Not opened: some devices act on being opened.
+            // The file is not opened, because opening some devices has effects.
             Ok(_) => return Ok(FileCheck::Bad),
             Err(Errno::NOENT) => return Ok(FileCheck::Nothing),
             Err(errno) => return Err(errno.into()),
@@ -108,17 +108,17 @@ impl KeptFile<'_> {
 
     fn write(&self) -> io::Result<OwnedFd> {
         let _blocked = SignalBlock::new();
-        // If the file system lacks nameless files, the second way works; other errors meet both.
+        // If the file system lacks unnamed files, the second method works. Other errors affect both.
         self.write_unnamed().or_else(|_| self.write_named())
     }
 
-    /// Writes a file without a name, which gets one when it is complete.
+    /// Writes a file without a name, and gives it one when it is complete.
     #[cfg(target_os = "linux")]
     fn write_unnamed(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::openat(self.dir, ".", flags, self.mode)?);
         self.fill(&mut file)?;
-        // A program that is open for writing cannot be run: close it before it gets its name.
+        // A program that is open for writing cannot be executed, so it is closed before it gets its name.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let done = rustix::fs::open(link_of(file.as_raw_fd()), flags, Mode::empty())?;
         drop(file);
@@ -149,7 +149,7 @@ impl KeptFile<'_> {
             let temporary = temporary_name();
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mut file = File::from(rustix::fs::openat(self.dir, &temporary, flags, self.mode)?);
-            // Somebody may have found the file before it was locked, and removes it.
+            // Another process found the file before it was locked, and removes it.
             if lock(&file).is_err() {
                 continue;
             }
@@ -176,7 +176,7 @@ impl KeptFile<'_> {
 
     fn fill(&self, file: &mut File) -> io::Result<()> {
         file.write_all(self.contents)?;
-        // Regardless of the umask.
+        // Sets the mode regardless of the umask.
         rustix::fs::fchmod(&*file, self.mode)?;
         file.sync_all()
     }
@@ -201,7 +201,7 @@ fn temporary_name() -> String {
 }
 
 /// Takes a shared lock, which the writing and the reading descriptor can hold together. On a file system without locks,
-/// there is nobody to exclude.
+/// the lock is not needed.
 fn lock(file: impl std::os::fd::AsFd) -> io::Result<()> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK.into()),
@@ -209,7 +209,8 @@ fn lock(file: impl std::os::fd::AsFd) -> io::Result<()> {
     }
 }
 
-/// Whether a file holds exactly this. An unreadable sector means no; any other error says nothing about the file.
+/// Returns whether a file has exactly these contents. An unreadable sector means no. Any other error says nothing about
+/// the file.
 fn holds(file: &OwnedFd, contents: &[u8]) -> io::Result<bool> {
     let mut part = vec![0; 64 * 1024];
     let mut at = 0;
@@ -244,7 +245,7 @@ fn remove_unlocked(dir: &OwnedFd, name: &str) {
     }
 }
 
-/// Whether an earlier version wrote this temporary file: `keeper-HASH.PID` or `python-HASH.PID`, unlocked.
+/// Returns whether an earlier version wrote this temporary file: `keeper-HASH.PID` or `python-HASH.PID`, unlocked.
 fn is_of_earlier_versions(name: &str) -> bool {
     let parts = ["keeper-", "python-"].iter().find_map(|prefix| name.strip_prefix(prefix)?.split_once('.'));
     parts.is_some_and(|(hash, pid)| {

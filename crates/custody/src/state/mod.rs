@@ -1,6 +1,7 @@
 //! The state directory: where runs are recorded, and which users may change it.
 //!
-//! Owns files and directories, and the proof that no other user can change them. It must not know what a record means.
+//! Owns files and directories, and the proof that no other user can change them. It must not know the meaning of a
+//! record.
 //!
 //! ```text
 //! STATE_DIR/            0700, owned by this user, not a link, not replaceable by others: see `walk`
@@ -16,8 +17,9 @@
 //!
 //! Everything is opened relative to the descriptor of a directory that was checked.
 //!
-//! From the root down: `owner` (which users to trust) → `walk` (the way to a directory) → `private_dir` → `kept_file` → `run_name`,
-//! `run_dir` (one run) → `remove`. `file_limit` turns `ulimit -f` into an error, `error` says why something cannot be used.
+//! From the root down: `owner` (which users to trust) → `walk` (the way to a directory) → `private_dir` → `kept_file` →
+//! `run_name`, `run_dir` (one run) → `remove`. `file_limit` turns `ulimit -f` into an error. `error` has the reasons
+//! why something cannot be used.
 
 mod error;
 pub(crate) mod file_limit;
@@ -55,15 +57,15 @@ pub(crate) use run_dir::{LockState, RunDir, write_records};
 
 /// The prefix of a run's directory before it is complete.
 const UNBORN: &str = ".new-";
-/// The name that the keeper gives the directory of a run that is over: see `keeper/ledger.rs`.
+/// The name that the keeper gives to the directory of a run that is over. See `keeper/ledger.rs`.
 const SET_ASIDE: &str = ".old";
 const RUNS: &str = "runs";
 
 /// How often a directory is created again if another process removes it before it is locked.
 const ATTEMPTS: u32 = 10;
 
-/// The state directory for `Config::state_dir: None`: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root, else the XDG
-/// state directory.
+/// Returns the state directory for `Config::state_dir: None`: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root,
+/// else the XDG state directory.
 pub fn default_state_dir() -> Result<PathBuf, StateError> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = variable("SNAKEPIT_STATE_DIR") {
@@ -72,7 +74,7 @@ pub fn default_state_dir() -> Result<PathBuf, StateError> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/var/lib/snakepit"));
     }
-    // The XDG specification asks that relative paths be ignored.
+    // The XDG specification requires that relative paths are ignored.
     variable("XDG_STATE_HOME")
         .filter(|path| path.is_absolute())
         .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
@@ -80,7 +82,7 @@ pub fn default_state_dir() -> Result<PathBuf, StateError> {
         .ok_or(StateError::NoPlace)
 }
 
-/// The state directory, opened, and checked to belong to this user alone.
+/// The state directory: open, and checked to belong only to the current user.
 #[derive(Debug)]
 pub(crate) struct StateDir {
     dir: PrivateDir,
@@ -89,12 +91,12 @@ pub(crate) struct StateDir {
 }
 
 impl StateDir {
-    /// The directory itself.
+    /// Returns the path of the directory.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Opens the directory, and creates what is missing.
+    /// Opens the directory, and creates its missing parts.
     pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
         let dir = PrivateDir::open(path, Owner::Us).map_err(StateError::dir(path))?;
         let runs_path = dir.path().join(RUNS);
@@ -119,29 +121,29 @@ impl StateDir {
         Ok(Self { runs: Arc::new(runs), runs_path, dir })
     }
 
-    /// A program kept here between runs, to be executed through its descriptor.
+    /// Opens a program that is kept here between runs, to be executed through its descriptor. Writes it if necessary.
     pub(crate) fn program(&self, name: &str, bytes: &[u8]) -> Result<(OwnedFd, Kept), KeepError> {
         self.dir.keep_program(name, bytes)
     }
 
-    /// Where such a program is.
+    /// Returns the path of such a program.
     pub(crate) fn program_path(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
-    /// A new descriptor of the directory of runs, for locking.
+    /// Opens a new descriptor of the directory of runs, for locking.
     pub(crate) fn open_runs(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&*self.runs, ".", flags, Mode::empty())?)
     }
 
-    /// Tells this state directory from others, wherever it is mounted.
+    /// Returns a digest that distinguishes this state directory from others, wherever it is mounted.
     pub(crate) fn digest(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstat(&*self.runs)?;
         Ok((stat.st_dev as u64).rotate_left(32) ^ stat.st_ino as u64)
     }
 
-    /// The names of the runs on record, oldest first, and of unfinished ones.
+    /// Returns the names of the recorded runs, oldest first, and of unfinished ones.
     pub(crate) fn run_names(&self) -> Result<Vec<OsString>, StateError> {
         let mut names = remove::names(&*self.runs).map_err(StateError::io("list", &self.runs_path))?;
         names.retain(|name| name != SET_ASIDE);
@@ -149,7 +151,7 @@ impl StateDir {
         Ok(names)
     }
 
-    /// Opens a run's directory; `None` if it was removed meanwhile.
+    /// Opens a run's directory. Returns `None` if it was removed meanwhile.
     pub(crate) fn open_run(&self, name: &Path) -> Result<Option<RunDir>, StateError> {
         let path = self.runs_path.join(name);
         hit("look.run").map_err(StateError::io("open", &path))?;
@@ -186,13 +188,13 @@ impl StateDir {
             let _ = remove_tree(&self.runs, &unborn);
             return Err(error);
         }
-        // From now on, the lock file protects it.
+        // From now on, the lock file protects the directory.
         let _ = rustix::fs::flock(&dir, FlockOperation::Unlock);
         Ok((RunDir { path, dir, runs: Arc::clone(&self.runs), name }, lock))
     }
 
-    /// Creates a directory that is not yet a run, and its lock. A reaper may find it before it is locked, and remove it; then
-    /// another one is created.
+    /// Creates a directory that is not yet a run, and its lock. A reaper may find the directory before it is locked and
+    /// remove it. Then another one is created.
     fn begin_run(&self, run: RunId, path: &Path) -> Result<(OsString, OwnedFd, OwnedFd), StateError> {
         let mut last = Errno::NOENT;
         for attempt in 0..ATTEMPTS {
@@ -201,7 +203,7 @@ impl StateDir {
             let begun = (|| {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let dir = rustix::fs::openat(&*self.runs, &unborn, flags, Mode::empty())?;
-                // Some file systems cannot lock directories; there its age protects it.
+                // Some file systems cannot lock directories. There, the age of the directory protects it.
                 if let Err(Errno::WOULDBLOCK) = rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared)
                 {
                     return Err(Errno::WOULDBLOCK);
@@ -224,22 +226,22 @@ impl StateDir {
         Err(StateError::io("create", path)(last))
     }
 
-    /// Removes the directory that the last keeper set aside, and the temporary files of killed starts. The directory is not
-    /// reused: a reaper that still has it open would take the next run for the one it meant.
+    /// Removes the directory that the last keeper set aside, and the temporary files of killed starts. The directory is
+    /// not reused: a reaper that still has it open would confuse the next run with the old one.
     pub(crate) fn remove_set_aside(&self) {
         let _ = remove_tree(&self.runs, SET_ASIDE.as_ref());
         self.dir.remove_temporaries();
     }
 
-    /// Removes the directory of a host that died while it created it. Nothing was ever started from it.
+    /// Removes the directory of a host that died while creating it. No process was ever started from it.
     pub(crate) fn remove_unborn(&self, name: &Path) {
         const LONG_AGO: std::time::Duration = std::time::Duration::from_hours(1);
         let Ok(dir) = open_own(&self.runs, name, &self.runs_path.join(name)) else { return };
         let is_left = match rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            // Earlier versions locked only the file in it.
+            // Earlier versions locked only the file in the directory.
             Ok(()) => matches!(look_at_lock(&dir), Ok(LockState::Free)),
             Err(Errno::WOULDBLOCK) => false,
-            // No locks for directories here.
+            // This file system has no locks for directories.
             Err(_) => File::from(dir)
                 .metadata()
                 .and_then(|metadata| metadata.modified())
@@ -251,12 +253,12 @@ impl StateDir {
     }
 }
 
-/// Whether a name in `runs/` is that of an unfinished run.
+/// Returns whether a name in `runs/` belongs to an unfinished run.
 pub(crate) fn is_unborn(name: &Path) -> bool {
     name.to_string_lossy().starts_with(UNBORN)
 }
 
-/// The run that such a directory will become.
+/// Returns the run that such a directory will become.
 pub(crate) fn unborn_run(name: &Path) -> Option<RunId> {
     name.to_str()?.strip_prefix(UNBORN)?.split('-').next()?.parse().ok()
 }
@@ -265,7 +267,7 @@ fn create_file(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let file = rustix::fs::openat(dir, name, flags, mode)?;
-    // Regardless of the umask.
+    // Sets the mode regardless of the umask.
     rustix::fs::fchmod(&file, mode)?;
     Ok(file)
 }

@@ -1,6 +1,7 @@
-//! Which users can change a directory: whether it belongs to root or to this user, and whether its group has other members.
+//! Which users can change a directory: whether it belongs to root or to the current user, and whether its group has
+//! other members.
 //!
-//! Knows users, groups and user namespaces, and nothing of the way to a directory.
+//! Knows users, groups and user namespaces, and nothing about the way to a directory.
 
 use std::os::fd::AsFd;
 #[cfg(target_os = "linux")]
@@ -13,14 +14,14 @@ use super::DirError;
 
 const ROOT: u32 = 0;
 
-/// Everybody may write to it.
+/// All users may write to the directory.
 const WRITABLE_BY_OTHERS: u32 = 0o002;
 const WRITABLE_BY_GROUP: u32 = 0o020;
-/// Users may not touch what belongs to others, even where they may write.
+/// Users may not touch the files of others, even in a directory to which they may write.
 const STICKY: u32 = 0o1000;
 
-/// Directories, and links in their place, that belong to root on every system. Where a user namespace hides the owner, only
-/// these are taken for root's; any other could be anybody's.
+/// Directories, and links in their place, that belong to root on every system. If a user namespace hides the owner,
+/// only these count as root's. Any other directory could belong to any user.
 const SYSTEM_DIRS: [&str; 22] = [
     "/",
     "/dev",
@@ -46,19 +47,19 @@ const SYSTEM_DIRS: [&str; 22] = [
     "/var/tmp",
 ];
 
-/// Who may own a directory.
+/// The users who may own a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// Our user alone.
+    /// Only the current user.
     Us,
-    /// Our user, or root, who can do everything anyway.
+    /// The current user, or root, who can do everything anyway.
     UsOrRoot,
 }
 
-/// Our user, and what this user namespace shows of others.
+/// The current user, and what this user namespace shows about others.
 pub(super) struct TrustedUsers {
     own: u32,
-    /// The number under which all users appear that this user namespace does not map; `None` if it maps that number to a
+    /// The number that this user namespace shows for all users that it does not map; `None` if it maps that number to a
     /// user.
     unmapped: Option<u32>,
     /// The owner of `/`.
@@ -66,7 +67,7 @@ pub(super) struct TrustedUsers {
 }
 
 impl TrustedUsers {
-    /// Who we are, given who owns `/`.
+    /// Determines the current user. `root_dir` shows who owns `/`.
     pub(super) fn new(root_dir: &Stat) -> Result<Self, DirError> {
         let own = rustix::process::geteuid().as_raw();
         let unmapped = unmapped_user();
@@ -76,7 +77,7 @@ impl TrustedUsers {
         Ok(Self { own, unmapped, root_dir: root_dir.st_uid })
     }
 
-    /// Checks that a directory or link belongs to us or to root.
+    /// Checks that a directory or link belongs to the current user or to root.
     pub(super) fn check_owner(&self, path: &Path, owner: u32) -> Result<(), DirError> {
         if owner == self.own || owner == ROOT {
             return Ok(());
@@ -84,12 +85,12 @@ impl TrustedUsers {
         if self.unmapped != Some(owner) {
             return Err(DirError::ForeignOwner { path: path.to_owned(), owner });
         }
-        // If root is mapped, `/` shows it, and this is another user.
+        // If root is mapped, `/` shows it, and this owner is another user.
         let roots = self.root_dir == owner && SYSTEM_DIRS.iter().any(|dir| Path::new(dir) == path);
         if roots { Ok(()) } else { Err(DirError::UnknownOwner { path: path.to_owned() }) }
     }
 
-    /// Checks that nobody else can change what is in a directory on the way.
+    /// Checks that no other user can change the contents of a directory on the way.
     pub(super) fn check_parent(&self, path: &Path, dir: impl AsFd, stat: &Stat) -> Result<(), DirError> {
         self.check_owner(path, stat.st_uid)?;
         if mode(stat) & STICKY != 0 { Ok(()) } else { self.check_mode(path, dir, stat) }
@@ -129,10 +130,11 @@ fn mode(stat: &Stat) -> u32 {
     (stat.st_mode & 0o7777) as u32
 }
 
-/// The number that stands for all users that this user namespace does not map, unless it maps a user to that number.
+/// Returns the number that stands for all users that this user namespace does not map, unless it maps a user to that
+/// number.
 #[cfg(target_os = "linux")]
 fn unmapped_user() -> Option<u32> {
-    // Without /proc nothing is known: nobody is taken for root but user 0.
+    // Without /proc, nothing is known, and only user 0 counts as root.
     let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
     let number = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()?;
     (!maps(&map, number)).then_some(number)
@@ -143,23 +145,23 @@ fn unmapped_user() -> Option<u32> {
     None
 }
 
-/// Whether a user has this number in a namespace with this `uid_map`.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "user namespaces are Linux's"))]
+/// Returns whether a user has this number in a namespace with this `uid_map`.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has user namespaces"))]
 fn maps(uid_map: &str, user: u32) -> bool {
     uid_map.lines().any(|line| {
         let mut numbers = line.split_ascii_whitespace().map(|number| number.parse::<u64>().ok());
         let (inside, _outside, count) = (numbers.next(), numbers.next(), numbers.next());
         match (inside.flatten(), count.flatten()) {
             (Some(inside), Some(count)) => (inside..inside + count).contains(&u64::from(user)),
-            // An unreadable line maps everybody, so that nobody is taken for root.
+            // An unreadable line counts as mapping all users, so that no other user counts as root.
             _ => true,
         }
     })
 }
 
-/// Whether a group provably has no members but us and root. Debian and Ubuntu give each user such a group, which may write to
-/// all that the user creates with the umask 002. The C library is not asked: directories on a network list only some of the
-/// users, which proves nothing.
+/// Returns whether a group provably has no members except the current user and root. Debian and Ubuntu give each user
+/// such a group, which may write to everything that the user creates with the umask 002. The C library is not asked,
+/// because directory services on a network list only some of the users, which proves nothing.
 #[cfg(target_os = "linux")]
 fn is_ours_alone(group: u32, own: u32) -> bool {
     let read = |name: &str| std::fs::read_to_string(name);
@@ -172,13 +174,13 @@ fn is_ours_alone(group: u32, own: u32) -> bool {
     users_are_local(&sources) && has_no_others(group, own, &users, &groups)
 }
 
-/// Other systems do not keep users in files, or do not give each user a group.
+/// Returns false: other systems do not keep users in files, or do not give each user a group.
 #[cfg(not(target_os = "linux"))]
 fn is_ours_alone(_group: u32, _own: u32) -> bool {
     false
 }
 
-/// Whether all users and groups come from local files, or from systemd for its services.
+/// Returns whether all users and groups come from local files, or from systemd for its services.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "see is_ours_alone"))]
 fn users_are_local(nsswitch: &str) -> bool {
     let lines = nsswitch.lines().map(|line| line.split('#').next().unwrap_or(""));
@@ -189,7 +191,7 @@ fn users_are_local(nsswitch: &str) -> bool {
     })
 }
 
-/// Whether only we and root are in a group, according to `/etc/passwd` and `/etc/group`.
+/// Returns whether only the current user and root are in a group, according to `/etc/passwd` and `/etc/group`.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "see is_ours_alone"))]
 fn has_no_others(group: u32, own: u32, users: &str, groups: &str) -> bool {
     let mut trusted = Vec::new();
@@ -218,12 +220,12 @@ fn has_no_others(group: u32, own: u32, users: &str, groups: &str) -> bool {
     is_known
 }
 
-/// Whether an access control list may allow more than the mode shows. It can give no more than the group bits of the mode, so
-/// it matters only if the group may write.
+/// Returns whether an access control list may allow more than the mode shows. Such a list can grant no more than the
+/// group bits of the mode, so it matters only if the group may write.
 #[cfg(target_os = "linux")]
 fn has_acl(dir: impl AsFd) -> bool {
     use rustix::io::Errno;
-    // Through /proc: the descriptor may have been opened with O_PATH.
+    // The check goes through /proc, because the descriptor may have been opened with O_PATH.
     let path = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
     let mut none = [0_u8; 0];
     let list = rustix::fs::getxattr(path, "system.posix_acl_access", &mut none);

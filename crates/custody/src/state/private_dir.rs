@@ -1,4 +1,4 @@
-//! A directory in which only we and root can change anything, held by its descriptor.
+//! A directory in which only the current user and root can change anything, held by its descriptor.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,12 +11,13 @@ use super::owner::{Owner, TrustedUsers};
 use super::walk::{self, MissingDirs};
 use super::{DirError, KeepError};
 
-/// A directory from which programs are run, such as the keeper and a worker's Python. Only we and root can change what is in
-/// it, or replace it.
+/// A directory from which programs are run, such as the keeper and a worker's Python. Only the current user and root
+/// can change its contents, or replace it.
 ///
-/// Every directory above it was checked, from the root of the file system down: each belongs to root or to this user, and no
-/// other user may write to it, unless it is sticky like `/tmp`. A group may write if this user is provably its only member. A
-/// symbolic link on the way is followed if it belongs to root or to this user; the directory itself must not be a link.
+/// Every directory above it was checked, from the root of the file system down: each belongs to root or to the current
+/// user, and no other user may write to it, unless it is sticky like `/tmp`. A group may write if the current user is
+/// provably its only member. A symbolic link on the way is followed if it belongs to root or to the current user. The
+/// directory itself must not be a link.
 #[derive(Debug)]
 pub struct PrivateDir {
     path: PathBuf,
@@ -24,7 +25,7 @@ pub struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Opens the directory. Missing parts are created, the last one for its owner alone.
+    /// Opens the directory. Creates missing parts, with access to the last one for its owner only.
     pub fn open(path: &Path, owner: Owner) -> Result<Self, DirError> {
         match Self::walk(path, owner, MissingDirs::Make)? {
             Some(dir) => Ok(dir),
@@ -46,26 +47,26 @@ impl PrivateDir {
         &self.dir
     }
 
-    /// The path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a directory in it, which must belong to this user alone; creates it if it is missing.
+    /// Opens a directory in it, which must belong only to the current user. Creates the directory if it is missing.
     pub fn subdir(&self, name: &str) -> Result<Self, DirError> {
         let path = self.path.join(name);
         walk::make(&self.dir, OsStr::new(name), &path, 0o700)?;
         Ok(Self { dir: open_own(&self.dir, name, &path)?, path })
     }
 
-    /// Makes a file in it hold exactly this. The file is read and compared; if it differs, it is replaced in one step by one
-    /// that has reached the disk.
+    /// Ensures that a file in it has exactly these contents. The file is read and compared. If it differs, it is
+    /// replaced in one step by a file that has reached the disk.
     pub fn keep_file(&self, name: &str, contents: &[u8]) -> Result<Kept, KeepError> {
         let mode = Mode::RUSR | Mode::WUSR;
         self.keep(name, contents, mode).map(|(_, kept)| kept)
     }
 
-    /// The same for a program, which is run through its descriptor. All runs share its pages.
+    /// Like [`PrivateDir::keep_file`], for a program, which is run through its descriptor. All runs share its pages.
     pub(crate) fn keep_program(&self, name: &str, contents: &[u8]) -> Result<(OwnedFd, Kept), KeepError> {
         self.keep(name, contents, Mode::RWXU)
     }
@@ -79,7 +80,7 @@ impl PrivateDir {
         kept_file::remove_temporaries(&self.dir);
     }
 
-    /// Removes a file in it, or a directory with all that it holds. Succeeds if it does not exist.
+    /// Removes a file in it, or a directory with everything in it. Succeeds if it does not exist.
     pub fn remove(&self, name: &str) -> std::io::Result<()> {
         super::remove::remove_tree(&self.dir, OsStr::new(name))
     }
@@ -91,7 +92,7 @@ impl AsFd for PrivateDir {
     }
 }
 
-/// Opens a directory that must belong to this user alone, in a checked directory.
+/// Opens a directory that must belong only to the current user, in a checked directory.
 pub(super) fn open_own(parent: &OwnedFd, name: impl AsRef<OsStr>, path: &Path) -> Result<OwnedFd, DirError> {
     let name = name.as_ref();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

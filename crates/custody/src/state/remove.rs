@@ -1,4 +1,4 @@
-//! Removal by descriptors: nobody can replace what is meant by something else on the way.
+//! Removes files by descriptors, so that no other user can replace them by something else on the way.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStringExt;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Deeper than anything that Snakepit makes.
+/// A depth below everything that Snakepit creates.
 const DEEPEST: usize = 64;
 
-/// Removes a file, or a directory with all that it holds. Succeeds if it does not exist.
+/// Removes a file, or a directory with everything in it. Succeeds if it does not exist.
 pub(super) fn remove_tree(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     remove_below(parent, name, DEEPEST)
 }
@@ -35,13 +35,13 @@ fn remove_below(parent: &OwnedFd, name: &OsStr, depth: usize) -> io::Result<()> 
 
 fn unlink(parent: &OwnedFd, name: &OsStr, flags: AtFlags) -> io::Result<()> {
     match rustix::fs::unlinkat(parent, name, flags) {
-        // Somebody else removed it first.
+        // Another process may have removed it first.
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// The names in a directory; an incomplete list is an error.
+/// Returns the names in a directory. An incomplete list is an error.
 pub(super) fn names(dir: impl AsFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {

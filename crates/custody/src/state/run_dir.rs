@@ -21,16 +21,16 @@ use crate::ledger::record::{Record, SLOT};
 pub(super) const LOCK: &str = "lock";
 pub(super) const LEDGER: &str = "ledger";
 
-/// The largest ledger to read: a keeper rewrites it at eight records for each living worker, so this one would have tens of
-/// thousands of workers.
+/// The size of the largest ledger that is read. A keeper rewrites its ledger at eight records for each living worker,
+/// so a ledger of this size would have tens of thousands of workers.
 const LARGEST_LEDGER: u64 = 128 * 1024 * 1024;
 
-/// One run's directory.
+/// The directory of one run.
 #[derive(Debug)]
 pub(crate) struct RunDir {
     pub(super) path: PathBuf,
     pub(super) dir: OwnedFd,
-    /// The parent directory, and the name in it.
+    /// The parent directory, and the name of this directory in it.
     pub(super) runs: Arc<OwnedFd>,
     pub(super) name: OsString,
 }
@@ -52,7 +52,7 @@ impl RunDir {
         &self.dir
     }
 
-    /// The ledger's bytes; `None` if there is no ledger.
+    /// Returns the ledger's bytes, or `None` if there is no ledger.
     pub(crate) fn read_ledger(&self) -> io::Result<Option<Vec<u8>>> {
         hit("look.ledger")?;
         let Some(file) = open_regular(&self.dir, LEDGER, OFlags::RDONLY)? else { return Ok(None) };
@@ -66,24 +66,24 @@ impl RunDir {
             return Err(too_large());
         }
         let mut bytes = Vec::with_capacity(size as usize);
-        // It may grow while it is read, within the limit.
+        // The ledger may grow while it is read, within the limit.
         file.take(LARGEST_LEDGER + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > LARGEST_LEDGER { Err(too_large()) } else { Ok(Some(bytes)) }
     }
 
-    /// The ledger, for writing while no keeper lives.
+    /// Opens the ledger for writing, while no keeper lives.
     pub(crate) fn ledger_for_writing(&self) -> io::Result<File> {
         open_regular(&self.dir, LEDGER, OFlags::WRONLY)?.ok_or_else(|| Errno::NOENT.into())
     }
 
-    /// Looks at the lock without keeping it. A missing lock is free.
+    /// Checks the lock without keeping it. A missing lock counts as free.
     pub(crate) fn lock(&self) -> io::Result<LockState> {
         hit("look.lock")?;
         look_at_lock(&self.dir)
     }
 
-    /// Removes the run. The lock goes first: a directory with neither lock nor ledger is no run. Two removals at the same time
-    /// do no harm.
+    /// Removes the run. The lock goes first, because a directory with neither lock nor ledger is not a run. Two
+    /// removals at the same time do no harm.
     pub(crate) fn remove(&self) -> io::Result<()> {
         for name in [LOCK, LEDGER] {
             let _ = rustix::fs::unlinkat(&self.dir, name, AtFlags::empty());
@@ -91,7 +91,7 @@ impl RunDir {
         remove_tree(&self.runs, &self.name)
     }
 
-    /// Whether an interrupted removal left this directory.
+    /// Returns whether the directory was left by an interrupted removal.
     pub(crate) fn is_empty_shell(&self) -> io::Result<bool> {
         Ok(!is_there(&self.dir, LOCK)? && !is_there(&self.dir, LEDGER)?)
     }
@@ -109,7 +109,7 @@ fn is_there(dir: &OwnedFd, name: impl rustix::path::Arg) -> io::Result<bool> {
     }
 }
 
-/// Whether the lock in a run's directory is held.
+/// Checks whether the lock in a run's directory is held.
 pub(super) fn look_at_lock(dir: &OwnedFd) -> io::Result<LockState> {
     let Some(file) = open_regular(dir, LOCK, OFlags::RDWR)? else { return Ok(LockState::Free) };
     loop {
@@ -122,7 +122,8 @@ pub(super) fn look_at_lock(dir: &OwnedFd) -> io::Result<LockState> {
     }
 }
 
-/// Opens a regular file; `None` if it does not exist. Anything else is an error: a FIFO would block, and a device has no end.
+/// Opens a regular file. Returns `None` if it does not exist. Any other kind of file is an error: a FIFO would block,
+/// and a device has no end.
 fn open_regular(dir: &OwnedFd, name: &str, flags: OFlags) -> io::Result<Option<File>> {
     let is_regular = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode).is_file();
     let odd = || io::Error::new(io::ErrorKind::InvalidData, format!("{name} is not a regular file"));
@@ -134,7 +135,7 @@ fn open_regular(dir: &OwnedFd, name: &str, flags: OFlags) -> io::Result<Option<F
     }
     let flags = flags | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-        // Checked again on the open file.
+        // The open file is checked again.
         Ok(file) if is_regular(rustix::fs::fstat(&file)?) => Ok(Some(file.into())),
         Ok(_) => Err(odd()),
         Err(Errno::NOENT) => Ok(None),
@@ -142,7 +143,7 @@ fn open_regular(dir: &OwnedFd, name: &str, flags: OFlags) -> io::Result<Option<F
     }
 }
 
-/// Writes records from slot `at` on and returns the next free slot. For the host, while no keeper lives.
+/// Writes records from slot `at` on, and returns the next free slot. For the host, while no keeper lives.
 pub(crate) fn write_records(file: &File, at: u64, records: &[Record]) -> io::Result<u64> {
     let bytes: Vec<u8> = records.iter().flat_map(Record::encode).collect();
     let _blocked = SignalBlock::new();

@@ -1,8 +1,9 @@
-//! The name of a run's directory: the run's id and, where the kernel has pidfs, the identity of its host.
+//! The name of a run's directory: the run's id and, if the kernel has pidfs, the identity of its host.
 //!
-//! `<run id>.<scope>.<pid>.<inode>`: with the host's identity in the name, one look at a process shows that a run is live,
-//! and nothing has to be opened. A start beside 500 live runs would otherwise read 500 ledgers. The name can only prove that a
-//! run lives; everything else is decided by the ledger. Directories of older versions have the id alone.
+//! The format is `<run id>.<scope>.<pid>.<inode>`. With the host's identity in the name, one look at a process shows
+//! that a run is live, and no file has to be opened. Otherwise, a start next to 500 live runs would read 500 ledgers.
+//! The name can only prove that a run is live. The ledger decides everything else. Directories of older versions have
+//! only the id.
 
 use std::fmt;
 
@@ -40,11 +41,11 @@ impl RunName {
             inode: parts.next()?.parse().ok()?,
         };
         let parsed = Self { run, host: Some(host) };
-        // Only the canonical spelling, so that one run has one name.
+        // Accept only the canonical spelling, so that one run has one name.
         (parsed.to_string() == name).then_some(parsed)
     }
 
-    /// The host in the name, if its pid means something in this scope.
+    /// Returns the host in the name, if its pid has a meaning in this scope.
     pub(crate) fn host_at(&self, scope: PidScope) -> Option<ProcessIdentity> {
         let host = self.host.filter(|host| host.scope == scope.digest())?;
         Some(ProcessIdentity { pid: host.pid, start: 0, pidfs: host.inode })

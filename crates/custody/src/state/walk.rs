@@ -1,9 +1,9 @@
 //! The way to a directory, from the root of the file system down, by descriptors.
 //!
-//! A user who owns a directory on the way, or may write to it, can replace what lies below. So each directory is opened
-//! relative to its parent, never through a link, and checked: see `owner`. A symbolic link on the way is read and followed by
-//! hand if it belongs to root or to this user: `/home` and `/var/run` are links on real systems. No untrusted user can replace
-//! a directory that is opened in this way.
+//! A user who owns a directory on the way, or may write to it, can replace everything below. So each directory is
+//! opened relative to its parent, never through a link, and checked: see `owner`. This code itself reads and follows a
+//! symbolic link on the way if the link belongs to root or to the current user, because `/home` and `/var/run` are
+//! links on some systems. No untrusted user can replace a directory that is opened in this way.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -17,10 +17,10 @@ use rustix::io::Errno;
 use super::DirError;
 use super::owner::{Owner, TrustedUsers};
 
-/// How many links may be on the way: as many as the kernel follows.
+/// The most links on the way: as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// Opens a directory for passing through alone, since not every directory on the way may be read.
+/// Opens a directory only for passing through, because not every directory on the way may be read.
 #[cfg(target_os = "linux")]
 const PASS: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
@@ -31,11 +31,11 @@ const PASS: OFlags = OFlags::from_bits_retain(libc::O_SEARCH as u32);
 pub(super) enum MissingDirs {
     /// Create them.
     Make,
-    /// Report that there is none.
+    /// Report that the directory is missing.
     Leave,
 }
 
-/// Opens a directory by its absolute path; `None` if it is missing and not to be created.
+/// Opens a directory by its absolute path. Returns `None` if it is missing and must not be created.
 pub(super) fn open(path: &Path, owner: Owner, missing: MissingDirs) -> Result<Option<OwnedFd>, DirError> {
     let root = rustix::fs::open("/", PASS | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(DirError::io("open", Path::new("/")))?;
@@ -57,7 +57,7 @@ pub(super) fn open(path: &Path, owner: Owner, missing: MissingDirs) -> Result<Op
     walk.arrive(owner).map(Some)
 }
 
-/// The names in a path, without `.`.
+/// Returns the names in a path, without `.`.
 fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -69,7 +69,7 @@ fn parts(path: &Path) -> impl Iterator<Item = OsString> {
 struct PathWalk {
     trust: TrustedUsers,
     at: OwnedFd,
-    /// Where that is, for errors.
+    /// The path of the current directory, for error messages.
     shown: PathBuf,
     left: VecDeque<OsString>,
     /// How many of the names at the front came from a link.
@@ -77,18 +77,18 @@ struct PathWalk {
     links: usize,
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 enum PathEntry {
     Dir(OwnedFd),
-    /// Its target and its owner.
+    /// The target and the owner of a link.
     Link(PathBuf, u32),
     Nothing,
 }
 
 impl PathWalk {
-    /// Enters the directory of this name; false if it is missing.
+    /// Enters the directory with this name. Returns false if it is missing.
     fn step(&mut self, name: &OsStr, missing: MissingDirs) -> Result<bool, DirError> {
-        // Something follows, so the current directory is one on the way.
+        // Another name follows, so the current directory is on the way to the target.
         let stat = rustix::fs::fstat(&self.at).map_err(DirError::io("examine", &self.shown))?;
         self.trust.check_parent(&self.shown, &self.at, &stat)?;
         let is_last = self.left.is_empty();
@@ -128,7 +128,7 @@ impl PathWalk {
             Err(errno @ (Errno::NOTDIR | Errno::LOOP | Errno::MLINK)) => {
                 match read_link(&self.at, name) {
                     Ok((target, owner)) => Ok(PathEntry::Link(OsString::from_vec(target).into(), owner)),
-                    // Linux says NOENT of a descriptor that is no link.
+                    // Linux returns NOENT for a descriptor that is not a link.
                     Err(Errno::INVAL | Errno::NOENT) => Err(errno),
                     Err(other) => Err(other),
                 }
@@ -137,7 +137,7 @@ impl PathWalk {
         }
     }
 
-    /// Replaces the name of a link by its target.
+    /// Replaces the name of a link by the names in its target.
     fn follow(&mut self, path: &Path, target: &Path, owner: u32) -> Result<(), DirError> {
         self.links += 1;
         if self.links > MOST_LINKS {
@@ -167,7 +167,7 @@ impl PathWalk {
     }
 }
 
-/// The target and the owner of one and the same link, even if it is replaced meanwhile.
+/// Returns the target and the owner of a link. Both belong to the same link, even if it is replaced meanwhile.
 #[cfg(target_os = "linux")]
 fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
     let link =
@@ -176,7 +176,7 @@ fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
     Ok((rustix::fs::readlinkat(&link, "", Vec::new())?.into_bytes(), owner))
 }
 
-/// The same where a link cannot be held open: its owner is read before and after.
+/// Does the same on systems where a link cannot be held open: reads the owner before and after.
 #[cfg(not(target_os = "linux"))]
 fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
     let stat = || rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -190,12 +190,12 @@ fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
 /// Creates a directory. Whatever the umask, its owner can use it and no group can write to it.
 pub(super) fn make(parent: &OwnedFd, name: &OsStr, path: &Path, mode: u32) -> Result<(), DirError> {
     match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode as _)) {
-        // Somebody else created it at the same moment; it is checked like all others.
+        // Another process created it at the same moment. It is checked like all others.
         Err(Errno::EXIST) => return Ok(()),
         made => made.map_err(DirError::io("create", path))?,
     }
     let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        // Removed again; opening it fails.
+        // The directory was removed again. Opening it fails.
         Err(Errno::NOENT) => return Ok(()),
         stat => stat.map_err(DirError::io("examine", path))?,
     };
@@ -204,5 +204,5 @@ pub(super) fn make(parent: &OwnedFd, name: &OsStr, path: &Path, mode: u32) -> Re
         return Ok(());
     }
     rustix::fs::chmodat(parent, name, made | Mode::RWXU, AtFlags::empty())
-        .map_err(DirError::io("make usable", path))
+        .map_err(DirError::io("set the permissions of", path))
 }

@@ -1,8 +1,9 @@
-//! The stop barrier: TERM, wait, KILL, wait, and a report of who is left.
+//! The stop barrier: TERM, wait, KILL, wait, and a report of the survivors.
 //!
-//! Four steps. Collect the living workers. Send TERM and CONT to each group and wait up to the grace. Send KILL to the rest,
-//! as often as configured. Report the survivors: the processes that KILL does not change (`stuck.rs`). As long as it changes
-//! something, the shims are still at work, and the barrier waits a while longer.
+//! The barrier has four steps. It collects the living workers. It sends TERM and CONT to each group and waits up to the
+//! grace. It sends KILL to the rest, as often as configured. It reports the survivors: the processes that KILL does not
+//! change (`stuck.rs`). As long as KILL changes something, the shims are still at work, and the barrier waits a while
+//! longer.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,12 +23,12 @@ use super::stuck::{Unchanged, survivors_of};
 /// How much longer the barrier waits for shims that are still at work after the last KILL.
 const SHIM_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whom the barrier stops.
+/// The processes that the barrier stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopScope {
-    /// Everybody in the run: its cgroup may be killed as a whole.
+    /// All processes of the run. Its cgroup may be killed as a whole.
     WholeRun,
-    /// The workers that live now; the run goes on.
+    /// The workers that are alive now. The run continues.
     LivingWorkers,
     /// One worker.
     OneWorker,
@@ -53,7 +54,7 @@ pub(crate) fn stop_workers(
     let retries = run.config.cleanup_max_retries.max(1);
     let interval = run.config.retry_interval();
     let longest = Instant::now() + interval * retries + SHIM_PATIENCE;
-    // A process that KILL cannot reach at all is reported after the last retry, and not later.
+    // A process that KILL cannot reach at all is reported right after the last retry.
     let mut unchanged = Unchanged::for_at_least(interval * (retries - 1).max(1));
     for retry in 1.. {
         if left.is_empty() {
@@ -77,7 +78,7 @@ pub(crate) fn stop_workers(
     StopReport { stopped: total - left.len(), killed, survivors, took }
 }
 
-/// A process that the run may not signal, because it became another user's.
+/// A process that the run may not signal, because it now belongs to another user.
 #[derive(Debug)]
 pub(crate) struct UnkillableProcess {
     worker: Option<WorkerId>,
@@ -85,7 +86,7 @@ pub(crate) struct UnkillableProcess {
 }
 
 impl RunInner {
-    /// Notes that the keeper may not signal this process of a worker.
+    /// Records that the keeper may not signal this process of a worker.
     pub(crate) fn note_unkillable(&self, key: u64, pid: Pid) {
         let worker = self.table().workers.get(&key).map(|worker| worker.id.clone());
         if let Ok(Some(process)) = identity::open(pid) {
@@ -95,7 +96,7 @@ impl RunInner {
         self.sink.emit(CustodyEvent::Unkillable { worker, pid });
     }
 
-    /// Notes the processes that outlived a lost keeper and could not be ended.
+    /// Records the processes that outlived a lost keeper and could not be ended.
     pub(crate) fn note_survivors(&self, survivors: Vec<Survivor>, killed: usize, took: Duration) {
         if survivors.is_empty() {
             return;
@@ -109,7 +110,7 @@ impl RunInner {
         self.sink.emit(CustodyEvent::CleanupTimeout { worker: None, killed, survivors, took });
     }
 
-    /// The unkillable processes that still live, of these workers or of the whole run.
+    /// Returns the living unkillable processes of these workers or of the whole run.
     fn unkillable_of(&self, workers: &[WorkerId], scope: StopScope) -> Vec<Survivor> {
         let mut known = self.unkillable.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|unkillable| unkillable.process.is_alive());
@@ -121,18 +122,18 @@ impl RunInner {
     }
 }
 
-/// Sends TERM and CONT; TERM only to workers that did not get it before.
+/// Sends TERM and CONT. TERM goes only to workers that have not received it before.
 pub(crate) fn ask_to_end(run: &RunInner, workers: &[Arc<WorkerState>]) {
     let Some(link) = run.link() else { return };
-    // A stopped keeper passes nothing on.
+    // A stopped keeper forwards nothing.
     link.signal(Signal::CONT);
     let term = if run.config.process_group_kill { SignalReach::Group } else { SignalReach::Process };
     for worker in workers {
-        // CONT after TERM: a stopped worker acts on TERM only once it continues.
+        // CONT follows TERM, because a stopped worker acts on TERM only once it continues.
         let asks = (!worker.was_asked()).then_some((libc::SIGTERM, term));
         for (signal, reach) in asks.into_iter().chain([(libc::SIGCONT, SignalReach::Group)]) {
             if link.send(&ToKeeper::Signal { key: worker.key, signal, reach }.encode(), &[]).is_err() {
-                // The keeper does not listen. KILL does not depend on it.
+                // The keeper does not listen. KILL does not depend on the keeper.
                 return;
             }
         }
@@ -149,7 +150,7 @@ fn kill(run: &RunInner, workers: &[Arc<WorkerState>], scope: StopScope) {
         }
     }
     for worker in workers {
-        // Directly, too: the keeper may be stopped.
+        // Also kill the worker directly, because the keeper may be stopped.
         identity::kill_through(&worker.pidfd);
     }
     if let (StopScope::WholeRun, Some(cgroup)) = (scope, &run.cgroup) {
@@ -157,7 +158,7 @@ fn kill(run: &RunInner, workers: &[Arc<WorkerState>], scope: StopScope) {
     }
 }
 
-/// Waits for all workers; returns those that have not ended by the deadline.
+/// Waits for all workers. Returns those that have not ended by the deadline.
 fn wait_all(workers: Vec<Arc<WorkerState>>, deadline: Instant) -> Vec<Arc<WorkerState>> {
     workers.into_iter().filter(|worker| worker.wait_until(Some(deadline)).is_none()).collect()
 }

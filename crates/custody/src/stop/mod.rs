@@ -1,8 +1,8 @@
-//! The ways out: the stop barrier and its report, and the signals that ask a host to stop.
+//! Ways to stop: the stop barrier and its report, and the signals that ask a host to stop.
 //!
 //! Owns TERM, grace, KILL and the list of survivors. It must not know why a run stops.
 //!
-//! `signals` (noted, if the host asks for that) → `barrier` → `stuck` → `report`.
+//! `signals` (recorded if the host asks for it) → `barrier` → `stuck` → `report`.
 
 pub(crate) mod barrier;
 pub(crate) mod report;

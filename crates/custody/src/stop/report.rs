@@ -1,26 +1,26 @@
-//! What a stop did, and who is left.
+//! The result of a stop, and the processes that are left.
 
 use std::time::Duration;
 
 use crate::process::machine;
 use crate::{Pid, WorkerId};
 
-/// What a stop did.
+/// The result of a stop.
 #[derive(Clone, Debug, Default)]
 #[must_use = "survivors are named here and nowhere else"]
 pub struct StopReport {
-    /// How many workers ended.
+    /// The number of workers that ended.
     pub stopped: usize,
-    /// How many of them needed KILL.
+    /// The number of workers that needed KILL.
     pub killed: usize,
-    /// Who is left: processes in uninterruptible sleep, frozen, or owned by another user by now.
+    /// The processes that are left: in uninterruptible sleep, frozen, or now owned by another user.
     pub survivors: Vec<Survivor>,
     /// How long the stop took.
     pub took: Duration,
 }
 
 impl StopReport {
-    /// Whether nobody is left.
+    /// Returns whether no process is left.
     pub fn is_clean(&self) -> bool {
         self.survivors.is_empty()
     }
@@ -33,9 +33,9 @@ pub struct Survivor {
     pub worker: Option<WorkerId>,
     /// The process.
     pub pid: Pid,
-    /// The state as `/proc` shows it: `D` is uninterruptible sleep.
+    /// The state as `/proc` shows it. `D` is uninterruptible sleep.
     pub state: char,
-    /// Its command line.
+    /// The command line of the process.
     pub command: String,
 }
 

@@ -1,11 +1,11 @@
-//! Signals that are noted: a handler writes down which one came, and a thread reads the notes.
+//! Recording signals: a handler writes down each signal that comes, and a thread reads these notes.
 //!
-//! Owns the handler, the pipe that it writes to, and the actions that were there before. It must not know what a signal
+//! Owns the handler, the pipe that it writes to, and the actions that were set before. It must not know what a signal
 //! means to the host. Nothing is set up before [`SignalNotes::take`] is called.
 //!
-//! The pipe is never closed, and every note carries the generation of the [`SignalNotes`] that it belongs to. A handler may
-//! still be running in another thread when the signals are given back: it must neither write to a descriptor that means
-//! something else by then, nor leave a note that the next owner takes for its own.
+//! The pipe is never closed, and every note carries the generation of the [`SignalNotes`] that it belongs to. A handler
+//! may still run in another thread when the signals are given back. It must neither write to a descriptor that now
+//! means something else, nor leave a note that the next owner takes for its own.
 
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::AsRawFd;
@@ -15,26 +15,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::Pid;
 use crate::run::startup;
 
-/// A signal that can be noted: one that asks for something and does not report a fault.
+/// A signal that can be recorded: one that makes a request and does not report a fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Signal(i32);
 
 impl Signal {
-    /// What `kill`, container engines and service managers send.
+    /// The signal that `kill`, container engines and service managers send.
     pub const TERM: Self = Self(libc::SIGTERM);
-    /// Ctrl-C.
+    /// The signal of Ctrl-C.
     pub const INT: Self = Self(libc::SIGINT);
-    /// The terminal is gone.
+    /// The signal for a terminal that is gone.
     pub const HUP: Self = Self(libc::SIGHUP);
-    /// Ctrl-\.
+    /// The signal of Ctrl-\.
     pub const QUIT: Self = Self(libc::SIGQUIT);
-    /// The first signal without a meaning of its own.
+    /// The first signal without a fixed meaning.
     pub const USR1: Self = Self(libc::SIGUSR1);
-    /// The second signal without a meaning of its own.
+    /// The second signal without a fixed meaning.
     pub const USR2: Self = Self(libc::SIGUSR2);
 
-    /// `None` for numbers that are no signals, for KILL and STOP, and for faults: a handler that returns from a fault runs
-    /// into it again.
+    /// Creates a signal. Returns `None` for numbers that are not signals, for KILL and STOP, and for faults: after a
+    /// handler returns from a fault, the fault occurs again.
     pub fn new(raw: i32) -> Option<Self> {
         let never = [
             libc::SIGKILL,
@@ -50,18 +50,18 @@ impl Signal {
         ((1..=64).contains(&raw) && !never.contains(&raw)).then_some(Self(raw))
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn as_raw(self) -> i32 {
         self.0
     }
 
-    /// Whether this process was started with the signal ignored, as `nohup` does.
+    /// Returns whether this process was started with the signal ignored, for example by `nohup`.
     pub fn was_ignored_at_start(self) -> bool {
         startup::ignored_signals() & (1 << (self.0 - 1)) != 0
     }
 }
 
-/// Why signals cannot be noted. Nothing of the attempt is left.
+/// The reason why signals cannot be recorded. Nothing of the attempt is left.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotesError {
@@ -74,19 +74,19 @@ pub enum NotesError {
     /// The system refuses a handler.
     #[error("cannot install a handler for signal {}", .signal.as_raw())]
     Handler {
-        /// For which signal.
+        /// The signal.
         signal: Signal,
-        /// Why not.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
 }
 
-/// Where the handler writes: the descriptor plus one (lower half) and the generation (upper half); 0 means nowhere.
+/// The handler's target: the descriptor plus one (lower half) and the generation (upper half); 0 means none.
 static NOTE_TARGET: AtomicU64 = AtomicU64::new(0);
-/// The process that the notes are for. A forked copy inherits the handlers, but is another process.
+/// The process that records its signals. A forked copy inherits the handlers, but is another process.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-/// Who holds the signals.
+/// The current owner of the signals.
 static REGISTRY: Mutex<NoteRegistry> = Mutex::new(NoteRegistry { pipe: None, generations: 0, taken: false });
 
 struct NoteRegistry {
@@ -102,7 +102,8 @@ struct NotePipe {
     writer: PipeWriter,
 }
 
-/// The signals that are noted, from [`SignalNotes::take`] to [`SignalNotes::give_back`], or until it is dropped.
+/// The signals that are recorded, from [`SignalNotes::take`] until [`SignalNotes::give_back`] or until this value is
+/// dropped.
 #[derive(Debug)]
 pub struct SignalNotes {
     pipe: Arc<NotePipe>,
@@ -113,7 +114,7 @@ pub struct SignalNotes {
 
 #[derive(Debug, Default)]
 struct HeldSignals {
-    /// What was there before each signal that is noted.
+    /// The previous action of each recorded signal.
     before: Vec<(Signal, SavedAction)>,
     ignored: Vec<Signal>,
 }
@@ -128,15 +129,16 @@ impl std::fmt::Debug for SavedAction {
 }
 
 impl SignalNotes {
-    /// Sets the handler for these signals. Calls that it interrupts go on (`SA_RESTART`).
+    /// Sets the handler for these signals. Calls that the handler interrupts continue (`SA_RESTART`).
     ///
-    /// Earlier handlers do not run until the signals are given back. Signals that were ignored when the process was started
-    /// stay ignored.
+    /// Earlier handlers do not run until the signals are given back. Signals that were ignored when the process was
+    /// started stay ignored.
     pub fn take(signals: &[Signal]) -> Result<Self, NotesError> {
         let here = Pid::current();
         let notes = {
             let mut registry = registry();
-            // A forked copy starts anew: what the original process has taken is not its own.
+            // A forked copy starts with no signals: those that the original process has taken do not belong to the
+            // copy.
             let pipe = registry.pipe.as_ref().filter(|pipe| pipe.owner == here).cloned();
             if registry.taken && pipe.is_some() {
                 return Err(NotesError::Taken);
@@ -155,7 +157,7 @@ impl SignalNotes {
         Ok(notes)
     }
 
-    /// Notes these signals as well. Signals that are noted already, or were ignored at the start, stay as they are.
+    /// Records these signals, too. Signals that are already recorded, or were ignored at the start, do not change.
     pub fn add(&self, signals: &[Signal]) -> Result<(), NotesError> {
         let mut held = self.held();
         if self.is_given_back() {
@@ -183,17 +185,17 @@ impl SignalNotes {
         Ok(())
     }
 
-    /// The signals that are noted.
+    /// Returns the signals that are recorded.
     pub fn noted(&self) -> Vec<Signal> {
         self.held().before.iter().map(|(signal, _)| *signal).collect()
     }
 
-    /// The signals that were asked for and stay ignored, because the process was started so.
+    /// Returns the requested signals that stay ignored, because the process was started with them ignored.
     pub fn ignored(&self) -> Vec<Signal> {
         self.held().ignored.clone()
     }
 
-    /// Waits for the next signal; for a thread that does nothing else. `None` once the signals are given back.
+    /// Waits for the next signal, on a dedicated thread. Returns `None` once the signals are given back.
     pub fn next(&self) -> Option<Signal> {
         while !self.is_given_back() && Pid::current() == self.pipe.owner {
             let mut note = [0; NOTE];
@@ -212,7 +214,7 @@ impl SignalNotes {
         None
     }
 
-    /// Restores the earlier actions, except where the handler was replaced meanwhile. Cannot be undone.
+    /// Restores the earlier actions, except for signals whose handler was replaced meanwhile. This cannot be undone.
     pub fn give_back(&self) {
         let mut held = self.held();
         if self.given_back.swap(true, Ordering::SeqCst) || Pid::current() != self.pipe.owner {
@@ -223,7 +225,8 @@ impl SignalNotes {
         }
         NOTE_TARGET.store(0, Ordering::SeqCst);
         registry().taken = false;
-        // Wakes the reader of the next signal. A full pipe needs no note: there is something to read.
+        // This wakes the thread that waits for the next signal. A full pipe needs no note, because there is something
+        // to read.
         let _ = rustix::io::write(&self.pipe.writer, &write_note(self.generation, 0));
     }
 
@@ -256,7 +259,7 @@ fn registry() -> MutexGuard<'static, NoteRegistry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The length of a note. Far below `PIPE_BUF`, so a note is written and read whole or not at all.
+/// The length of a note. It is far below `PIPE_BUF`, so a note is written and read completely or not at all.
 const NOTE: usize = 8;
 
 const fn write_note(generation: u32, signal: i32) -> [u8; NOTE] {
@@ -268,10 +271,10 @@ const fn read_note(note: [u8; NOTE]) -> (u32, i32) {
     ((note >> 32) as u32, note as u32 as i32)
 }
 
-/// The handler. It may interrupt anything, so it uses only atomics and async-signal-safe calls.
+/// The handler. It may interrupt any code, so it uses only atomics and async-signal-safe calls.
 extern "C" fn write_down(signal: libc::c_int) {
     let errno = errno_place();
-    // SAFETY: the place of this thread's errno, which lives as long as the thread does.
+    // SAFETY: the pointer refers to this thread's errno, which lives as long as the thread does.
     let kept = unsafe { *errno };
     // SAFETY: no precondition.
     let here = unsafe { libc::getpid() };
@@ -280,13 +283,13 @@ extern "C" fn write_down(signal: libc::c_int) {
         if target != 0 {
             let note = write_note((target >> 32) as u32, signal);
             let pipe = (target as u32 - 1) as i32;
-            // SAFETY: the bytes are on this stack, and the pipe is never closed. A full pipe is left as it is: its reader has
-            // enough to read.
+            // SAFETY: the bytes are on this stack, and the pipe is never closed. A full pipe stays as it is: its reader
+            // has enough to read.
             unsafe { libc::write(pipe, note.as_ptr().cast(), note.len()) };
         }
     } else {
-        // A forked copy, which nobody here knows: it does what it would do without us, once the handler returns and the
-        // signal is no longer blocked.
+        // This is a forked copy that recorded no signals. The default action takes effect once the handler returns and
+        // the signal is no longer blocked.
         // SAFETY: the all-zero sigaction is the default action with an empty mask; both calls are async-signal-safe.
         unsafe {
             let default: libc::sigaction = std::mem::zeroed();
@@ -299,10 +302,10 @@ extern "C" fn write_down(signal: libc::c_int) {
 }
 
 fn errno_place() -> *mut libc::c_int {
-    // SAFETY: no precondition; the call only tells where errno is.
+    // SAFETY: no precondition; the call only returns the address of errno.
     #[cfg(target_os = "linux")]
     return unsafe { libc::__errno_location() };
-    // SAFETY: the same, under the name that the BSDs use.
+    // SAFETY: the same call, under its name on the BSDs.
     #[cfg(not(target_os = "linux"))]
     return unsafe { libc::__error() };
 }
@@ -312,7 +315,7 @@ fn address_of_ours() -> libc::sighandler_t {
 }
 
 fn ours() -> SavedAction {
-    // SAFETY: the all-zero sigaction is valid: the default action with an empty mask.
+    // SAFETY: the all-zero sigaction is valid; it is the default action with an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = address_of_ours();
     // A thread of a host in another language may have too small a stack, and an alternate one for handlers.
@@ -320,11 +323,11 @@ fn ours() -> SavedAction {
     SavedAction(action)
 }
 
-/// Sets an action, if one is given, and returns the previous one.
+/// Sets an action if one is given. Returns the previous one.
 fn exchange(signal: Signal, new: Option<&SavedAction>) -> io::Result<SavedAction> {
     let new = new.map_or(std::ptr::null(), |action| &raw const action.0);
-    // SAFETY: `new` is null or points to a valid action whose handler is async-signal-safe or was there before; the one
-    // before is written into a valid place.
+    // SAFETY: `new` is null or points to a valid action whose handler is async-signal-safe or was set before; the
+    // previous action is written to a valid place.
     unsafe {
         let mut before: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(signal.0, new, &raw mut before) != 0 {
@@ -338,7 +341,7 @@ fn put_back(signal: Signal, mut before: SavedAction) {
     let present = exchange(signal, None);
     if present.is_ok_and(|present| present.0.sa_sigaction == address_of_ours()) {
         if before.0.sa_sigaction == address_of_ours() {
-            // Inherited by a forked copy: the same as having none.
+            // A forked copy inherited the handler. That is the same as having none.
             // SAFETY: the all-zero sigaction is the default action.
             before = SavedAction(unsafe { std::mem::zeroed() });
         }
@@ -346,7 +349,7 @@ fn put_back(signal: Signal, mut before: SavedAction) {
     }
 }
 
-/// Ends the process at once: no destructors, no exit hooks, no flushing. The keeper ends the workers.
+/// Ends the process immediately: no destructors, no exit hooks, no flushing. The keeper ends the workers.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: no precondition, and it does not return.
     unsafe { libc::_exit(status) }

@@ -1,4 +1,4 @@
-//! A state directory of its own for every test, and a look at what is in it.
+//! A separate state directory for every test, and helpers that read its contents.
 
 #![expect(dead_code, reason = "each test program uses its part")]
 
@@ -26,7 +26,7 @@ impl Home {
         Run::open(Config { state_dir: Some(self.path().to_owned()), ..config.clone() }).unwrap()
     }
 
-    /// Whether no run is on record.
+    /// Returns whether no run is recorded.
     pub(crate) fn is_empty(&self) -> bool {
         std::fs::read_dir(self.path().join("runs")).unwrap().next().is_none()
     }
@@ -35,10 +35,10 @@ impl Home {
         snakepit_custody::ledger(self.path()).unwrap().into_iter().flat_map(|run| run.processes).collect()
     }
 
-    /// Makes a copy of a run's opening whose host is a process that has ended.
+    /// Copies a run's opening record, with a host that has ended.
     pub(crate) fn forge_dead_run(&self, run: &Run) -> String {
         let mut slot = std::fs::read(run.dir().join("ledger")).unwrap()[..512].to_vec();
-        // Another start time and inode than any living process has.
+        // A start time and an inode that no living process has.
         slot[48..64].fill(0xEE);
         let crc = crc32(&slot[..508]);
         slot[508..].copy_from_slice(&crc.to_le_bytes());
@@ -52,7 +52,7 @@ impl Home {
     }
 }
 
-/// Kind and key of every record of a run.
+/// Returns kind and key of every record of a run.
 pub(crate) fn records(run: &Run) -> Vec<(u8, u64)> {
     let bytes = std::fs::read(run.dir().join("ledger")).unwrap();
     bytes
@@ -63,7 +63,7 @@ pub(crate) fn records(run: &Run) -> Vec<(u8, u64)> {
         .collect()
 }
 
-/// Changes the records of a ledger, and makes their checksums match.
+/// Changes the records of a ledger, and updates their checksums.
 pub(crate) fn rewrite_records(ledger: &Path, change: impl Fn(&mut [u8; 512])) {
     let mut bytes = std::fs::read(ledger).unwrap();
     for slot in bytes.as_chunks_mut::<512>().0 {
@@ -87,7 +87,7 @@ pub(crate) fn shell(script: &str) -> Command {
     Command::new("sh").args(["-c", script])
 }
 
-/// Runs a command to its end and gives back what it wrote.
+/// Runs a command to its end and returns its output.
 pub(crate) fn output_of(run: &Run, command: Command) -> String {
     let (reader, writer) = std::io::pipe().unwrap();
     let worker = run.spawn(command.stdin(Stdio::Null).stdout(std::os::fd::OwnedFd::from(writer))).unwrap();
@@ -97,7 +97,7 @@ pub(crate) fn output_of(run: &Run, command: Command) -> String {
     text
 }
 
-/// Starts a command and gives back its lines as they come.
+/// Starts a command and returns its lines as they come.
 pub(crate) fn lines_of(run: &Run, command: Command) -> (WorkerProcess, impl Iterator<Item = String> + use<>) {
     let (reader, writer) = std::io::pipe().unwrap();
     let worker = run.spawn(command.stdin(Stdio::Null).stdout(std::os::fd::OwnedFd::from(writer))).unwrap();

@@ -1,4 +1,4 @@
-//! Which worker gets what: one GPU or all, and its share of the cores.
+//! The assignment of hardware to workers: one GPU or all, and a share of the cores.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,46 +8,47 @@ use super::{Cpu, Gpu, GpuKind, Hardware, NVIDIA_SMI};
 use crate::{EnvironmentError, HelperRunner};
 use snakepit_custody::{Command, Run};
 
-/// How long `nvidia-smi` may take: a sleeping driver wakes up slowly.
+/// The time limit for `nvidia-smi`. A sleeping driver wakes up slowly.
 const NVIDIA_SMI_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which GPUs the workers of a pool use.
 ///
-/// The host may use the GPUs in `CUDA_VISIBLE_DEVICES` (or `HIP_VISIBLE_DEVICES`), else all that are found. Having none is an
-/// error.
+/// The host may use the GPUs in `CUDA_VISIBLE_DEVICES` (or `HIP_VISIBLE_DEVICES`), or else all GPUs that are found.
+/// It is an error if there are none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Gpus {
-    /// Each worker sees one. If there are more workers than GPUs, workers share GPUs evenly. A pool without a set number of
-    /// workers gets one for each GPU.
+    /// Each worker sees one GPU. If there are more workers than GPUs, workers share GPUs evenly. A pool without a set
+    /// number of workers gets one worker for each GPU.
     OnePerWorker,
     /// Like [`Gpus::OnePerWorker`], with these GPUs only, named as in `CUDA_VISIBLE_DEVICES`.
     These(Vec<String>),
-    /// Each worker sees all.
+    /// Each worker sees all GPUs.
     All,
 }
 
-/// How many threads the numeric libraries of a worker use (BLAS, OpenMP), unless an environment variable says it.
+/// The number of threads that a worker's numeric libraries (BLAS, OpenMP) use, unless an environment variable sets
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Threads {
-    /// The usable cores, divided by the largest number of workers; at least 1.
+    /// The usable cores divided by the largest number of workers, but at least 1.
     #[default]
     Shared,
-    /// This many.
+    /// This many threads.
     Each(usize),
-    /// As many as they choose; most use one for each core of the machine.
+    /// As many threads as the libraries choose: most use one for each core of the machine.
     Unlimited,
 }
 
-/// The variables that limit threads. Setting `OMP_NUM_THREADS` decides about those in `AFTER_OPENMP`, too: their libraries read
-/// it next.
+/// The variables that limit threads. `OMP_NUM_THREADS` also applies to the libraries of those in `AFTER_OPENMP`,
+/// which read it next.
 const OPENMP: &str = "OMP_NUM_THREADS";
 const AFTER_OPENMP: [&str; 4] =
     ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"];
 const VECLIB: &str = "VECLIB_MAXIMUM_THREADS";
 
-/// A variable that a worker gets, unless its command sets it.
+/// An environment variable that a worker gets, unless its command sets it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variable {
     /// Its name.
@@ -56,14 +57,14 @@ pub struct Variable {
     pub value: String,
 }
 
-/// Why a pool cannot have the GPUs that it asks for.
+/// Why a pool cannot have the GPUs that it requests.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
     /// The host has no GPU.
     #[error("the pool asks for GPUs, but {}", no_gpus(*.variable))]
     None {
-        /// The variable that names none, if one is set.
+        /// The variable that hides all GPUs, if one is set.
         variable: Option<&'static str>,
     },
     /// The pool's list is empty.
@@ -76,10 +77,10 @@ pub enum GpuError {
         id: String,
         /// The GPUs of the host.
         known: Vec<String>,
-        /// The variable that names those, if one is set.
+        /// The variable that names those GPUs, if one is set.
         variable: Option<&'static str>,
     },
-    /// `nvidia-smi` could not be asked.
+    /// `nvidia-smi` could not be run.
     #[error(transparent)]
     Helper(#[from] EnvironmentError),
 }
@@ -95,12 +96,12 @@ fn by_variable(variable: Option<&str>) -> String {
     variable.map_or_else(String::new, |variable| format!(" (by {variable})"))
 }
 
-/// The GPUs of this host that the workers of a pool use.
+/// Returns the GPUs of this host that the workers of a pool use.
 pub async fn choose(gpus: &Gpus, run: Option<&Run>, pool: &str) -> Result<Vec<Gpu>, GpuError> {
     VisibleGpus::of_host(run, pool).await?.choose(gpus)
 }
 
-/// How many threads each worker should use; `None` if there is no limit.
+/// Returns the number of threads that each worker should use, or `None` if there is no limit.
 pub fn thread_share(threads: Threads, workers: usize) -> Option<usize> {
     match threads {
         Threads::Shared => Some((Cpu::look().usable / workers.max(1)).max(1)),
@@ -113,7 +114,7 @@ pub fn thread_share(threads: Threads, workers: usize) -> Option<usize> {
 #[derive(Debug)]
 struct VisibleGpus {
     gpus: Vec<Gpu>,
-    /// The variable that names them, if one is set.
+    /// The variable that names the GPUs, if one is set.
     by: Option<&'static str>,
 }
 
@@ -140,18 +141,19 @@ impl VisibleGpus {
         Ok(Self { gpus: hardware.gpus, by: None })
     }
 
-    /// The GPUs of the first variable that names some, else of the first that is set: an empty variable hides all GPUs.
+    /// Returns the GPUs of the first variable that names any, or else of the first that is set. An empty variable
+    /// hides all GPUs.
     fn of_variables(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let listed = |name: &'static str, kind| {
             let list = variable(name)?.to_string_lossy().into_owned();
             let ids = list.split(',').map(str::trim);
-            // As the drivers do: names after an invalid one do not count.
+            // Like the drivers, ignores the names after an invalid one.
             let ids = ids.take_while(|id| !id.is_empty() && !id.starts_with('-'));
             let gpus = ids.map(|id| Gpu { kind, id: id.to_owned(), model: None }).collect();
             Some(Self { gpus, by: Some(name) })
         };
         let of_rocr = || {
-            // This variable hides devices from HIP, which numbers the others anew.
+            // This variable hides devices from HIP, which renumbers the others.
             let set = listed("ROCR_VISIBLE_DEVICES", GpuKind::Rocm)?;
             let anew = |(index, gpu): (usize, Gpu)| Gpu { id: index.to_string(), ..gpu };
             Some(Self { gpus: set.gpus.into_iter().enumerate().map(anew).collect(), by: set.by })
@@ -171,7 +173,8 @@ impl VisibleGpus {
             return Err(GpuError::None { variable: *by });
         }
         let Gpus::These(wanted) = gpus else {
-            // Only the kind of the first GPU: a worker that gets the graphics unit of the processor would see all other GPUs, too.
+            // Uses only the kind of the first GPU: a worker that got the processor's integrated GPU would see all
+            // other GPUs, too.
             let kind = there[0].kind;
             return Ok(there.iter().filter(|gpu| gpu.kind == kind).cloned().collect());
         };
@@ -188,12 +191,12 @@ impl VisibleGpus {
     }
 }
 
-/// The variables of a worker that uses this device.
+/// Returns the variables of a worker that uses this device.
 pub fn of_device(device: &str) -> Vec<Variable> {
     match device.split_once(':') {
         Some(("cuda", id)) => {
             let mut variables = vec![Variable { name: "CUDA_VISIBLE_DEVICES", value: id.to_owned() }];
-            // We number GPUs as `nvidia-smi` does; CUDA alone would put the fastest first.
+            // Snakepit numbers GPUs as `nvidia-smi` does. By default, CUDA puts the fastest first.
             if std::env::var_os("CUDA_VISIBLE_DEVICES").is_none()
                 && std::env::var_os("CUDA_DEVICE_ORDER").is_none()
             {
@@ -206,7 +209,7 @@ pub fn of_device(device: &str) -> Vec<Variable> {
     }
 }
 
-/// The variables that limit the threads of a worker. Variables that the host sets (`is_set`) stay.
+/// Returns the variables that limit the threads of a worker. Variables that the host sets (`is_set`) stay unchanged.
 pub fn of_threads(threads: usize, is_set: impl Fn(&str) -> bool) -> Vec<Variable> {
     let mut names = vec![VECLIB];
     if !is_set(OPENMP) {
@@ -217,7 +220,7 @@ pub fn of_threads(threads: usize, is_set: impl Fn(&str) -> bool) -> Vec<Variable
     unset.map(|name| Variable { name, value: threads.to_string() }).collect()
 }
 
-/// Adds variables to a command, except those that it sets itself.
+/// Adds variables to a command, except those that the command sets itself.
 pub fn given(command: Command, variables: &[Variable]) -> Command {
     let decides_threads = command.says(OPENMP);
     variables.iter().fold(command, |command, Variable { name, value }| {

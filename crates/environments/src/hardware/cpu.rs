@@ -1,24 +1,24 @@
-//! The cores that this process may use: fewer than the machine has, if an affinity or a quota limits them.
+//! The cores that this process may use. An affinity or a quota may limit them to fewer than the machine has.
 
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// The cores of the machine, and how many of them are for this process.
+/// The cores of the machine, and those that this process may use.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Cpu {
-    /// How many threads can run at full speed at the same time; at least 1.
+    /// The number of threads that can run at full speed at the same time, at least 1.
     pub usable: usize,
-    /// How many cores the affinity of the process allows.
+    /// The number of cores that the affinity of the process allows.
     pub allowed: usize,
-    /// How many the machine has.
+    /// The number of cores of the machine.
     pub present: usize,
-    /// How many cores' worth of time its control group may use, if limited.
+    /// The number of cores whose time the control group may use, if limited.
     pub quota: Option<f64>,
 }
 
 impl Cpu {
-    /// Looks at this machine.
+    /// Detects the cores of this machine.
     pub fn look() -> Self {
         Self::look_in(Path::new("/"))
     }
@@ -31,7 +31,7 @@ impl Cpu {
         let present = read_to_string(root.join("sys/devices/system/cpu/present")).ok();
         let present = present.as_deref().and_then(count).unwrap_or(allowed);
         let quota = quota(root);
-        // Rounded down, as the standard library does: one thread too many slows all of them.
+        // Rounded down, as in the standard library: one thread too many slows all of them.
         let by_quota = quota.map_or(allowed, |quota| quota.floor() as usize);
         Self { usable: allowed.min(by_quota).max(1), allowed, present, quota }
     }
@@ -48,7 +48,7 @@ fn count(list: &str) -> Option<usize> {
     Some(numbers)
 }
 
-/// The smallest quota of our control group and its ancestors.
+/// Returns the smallest quota of this process's control group and its ancestors.
 fn quota(root: &Path) -> Option<f64> {
     let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
     let quotas = groups.lines().flat_map(|line| {
@@ -78,7 +78,7 @@ fn of_v1(group: &Path) -> Option<f64> {
     ratio(read("cpu.cfs_quota_us")?.trim(), read("cpu.cfs_period_us")?.trim())
 }
 
-/// `max` and -1 mean that there is no quota.
+/// Returns the number of cores, or `None` for `max` and -1, which mean that there is no quota.
 fn ratio(quota: &str, period: &str) -> Option<f64> {
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
     (quota > 0.0 && period > 0.0).then(|| quota / period)

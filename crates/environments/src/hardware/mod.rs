@@ -1,8 +1,9 @@
-//! The cores and GPUs of the machine, and which worker gets what.
+//! The cores and GPUs of the machine, and their assignment to workers.
 //!
-//! Reads files only; loads no driver and no framework. Knows no pool and no worker. In the order in which a pool uses them:
+//! This module only reads files. It loads no driver and no framework, and knows no pool and no worker. The files, in
+//! the order in which a pool uses them:
 //!
-//! - `cpu.rs`, `cuda.rs`, `rocm.rs`: what the system reports in files below a root, which tests replace by a directory;
+//! - `cpu.rs`, `cuda.rs`, `rocm.rs`: the system's reports, in files below a root, which tests replace by a directory;
 //! - `assignment.rs`: the GPUs that a pool uses, and the variables that a worker gets.
 
 mod assignment;
@@ -26,7 +27,7 @@ pub use notation::{GpuChoice, ThreadCount};
 pub struct Hardware {
     /// The cores.
     pub cpu: Cpu,
-    /// The GPUs that this process may use, whatever its environment variables say.
+    /// The GPUs that this process may use, regardless of its environment variables.
     pub gpus: Vec<Gpu>,
 }
 
@@ -55,7 +56,7 @@ pub enum GpuKind {
 }
 
 impl GpuKind {
-    /// The prefix of a device name.
+    /// Returns the prefix of a device name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cuda => "cuda",
@@ -76,7 +77,7 @@ impl fmt::Display for Gpu {
 }
 
 impl Gpu {
-    /// Its name among the devices of a pool.
+    /// Returns the name of the GPU among the devices of a pool.
     pub fn device(&self) -> String {
         match self.kind {
             GpuKind::Mps => "mps".into(),
@@ -86,8 +87,8 @@ impl Gpu {
 }
 
 impl Hardware {
-    /// Looks at this machine. Only files are read. Where NVIDIA's driver writes none, as under WSL, run `nvidia-smi` with
-    /// [`NVIDIA_SMI`] and pass its output to [`Hardware::with_nvidia_smi`].
+    /// Detects the hardware of this machine. Only reads files. If NVIDIA's driver writes none, as under WSL, run
+    /// `nvidia-smi` with [`NVIDIA_SMI`] and pass its output to [`Hardware::with_nvidia_smi`].
     pub fn look() -> Self {
         Self::look_in(Path::new("/"), (std::env::consts::OS, std::env::consts::ARCH))
     }
@@ -102,7 +103,7 @@ impl Hardware {
         Self { cpu: Cpu::look_in(root), gpus }
     }
 
-    /// Adds the GPUs in the output of `nvidia-smi`, if no GPU of NVIDIA was found.
+    /// Adds the GPUs in the output of `nvidia-smi`, if no NVIDIA GPU was found.
     #[must_use]
     pub fn with_nvidia_smi(mut self, answer: &str) -> Self {
         if !self.gpus.iter().any(|gpu| gpu.kind == GpuKind::Cuda) {

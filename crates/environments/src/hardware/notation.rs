@@ -1,4 +1,4 @@
-//! How GPUs and threads are written in a file.
+//! The notation of GPUs and threads in a file.
 
 use std::num::NonZeroUsize;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::{Gpus, Threads};
 use snakepit_settings::Notation;
 
-/// A word, or the names of devices.
+/// A word, or a list of device names.
 #[derive(Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected \"one-per-worker\", \"all\", or a list such as [0, 1]")]
 pub enum GpuChoice {
     /// `"one-per-worker"` or `"all"`.
     Word(GpuWord),
-    /// Their names.
+    /// The names of devices.
     List(Vec<GpuName>),
 }
 
@@ -53,13 +53,13 @@ impl Notation<Gpus> for GpuChoice {
     }
 }
 
-/// A word, or a number.
+/// A word or a number.
 #[derive(Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected \"auto\", \"off\", or a number of threads")]
 pub enum ThreadCount {
     /// `"auto"` or `"off"`.
     Word(ThreadWord),
-    /// So many.
+    /// A number of threads.
     Number(NonZeroUsize),
 }
 

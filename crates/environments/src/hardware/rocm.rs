@@ -1,4 +1,4 @@
-//! AMD's GPUs, as the kernel's compute driver reports them, in the order in which HIP numbers them.
+//! AMD's GPUs, as the kernel's compute driver reports them, in the order of HIP's numbers.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(super) fn look(root: &Path) -> Vec<Gpu> {
     let is_gpu = |node: &Path| {
         let properties = fs::read_to_string(node.join("properties")).unwrap_or_default();
         let simds = properties.lines().find_map(|line| line.strip_prefix("simd_count "));
-        // A node without vector units is a CPU. A node that we may not use cannot be read.
+        // A node without vector units is a CPU. A node that this process may not use cannot be read.
         simds.and_then(|count| count.trim().parse::<u32>().ok()).is_some_and(|count| count > 0)
     };
     let gpus = nodes.into_iter().map(|(_, node)| node).filter(|node| is_gpu(node));

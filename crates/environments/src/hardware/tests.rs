@@ -1,4 +1,4 @@
-//! Hardware of machines that are only directories.
+//! Detection of hardware, on machines that are directories.
 
 use std::fs;
 use std::path::Path;

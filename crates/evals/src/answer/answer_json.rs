@@ -1,10 +1,11 @@
-//! The answer of a worker as JSON. Nothing is rounded, and nothing becomes null.
+//! Converts the answer of a worker to JSON. No number is rounded, and no value becomes null.
 
 use serde_json::{Map, Value as Json};
 
 use crate::Value;
 
-/// An integer of more than 64 bits becomes a text of its digits, as in a data set. A float that is no number is rejected.
+/// Converts a value to JSON. An integer of more than 64 bits becomes a text of its digits, as in a data set. NaN and
+/// the infinities are rejected.
 pub(super) fn to_json(value: &Value) -> Result<Json, String> {
     match value {
         Value::Int(number) => Ok(match (i64::try_from(*number), u64::try_from(*number)) {
@@ -19,7 +20,7 @@ pub(super) fn to_json(value: &Value) -> Result<Json, String> {
                 number if *number > 0.0 => "Infinity",
                 _ => "-Infinity",
             };
-            Err(format!("the answer holds {shown}, which JSON has no number for: answer None, or a text"))
+            Err(format!("the answer holds {shown}, which JSON cannot represent: answer None, or a text"))
         }
         Value::List(list) => list.iter().map(to_json).collect(),
         Value::Map(map) => {
@@ -45,7 +46,7 @@ pub(super) fn to_json(value: &Value) -> Result<Json, String> {
     }
 }
 
-/// A key as JSON writes it: integers and bools become texts.
+/// Returns a key as JSON writes it. Integers and bools become texts.
 fn key_of(key: &Value) -> Option<String> {
     match key {
         Value::Str(text) => Some(text.clone()),

@@ -1,11 +1,11 @@
-//! Who answers a sample.
+//! Where the answer of a sample comes from.
 //!
-//! Owns calls to pools and to the host's own code. It does not know whether an answer is right.
+//! Owns the calls to pools and to the host's own code. Does not know whether an answer is right.
 //!
 //! - `responder`: a pool, the handler of a loop, or an async function.
-//! - `pool_caller`: calls to a pool: what is asked again, and what ends the evaluation.
+//! - `pool_caller`: calls to a pool, which calls are repeated, and which errors end the evaluation.
 //! - `sample_failure`: why a sample has no score.
-//! - `answer_json`: the answer of a worker as JSON.
+//! - `answer_json`: converts the answer of a worker to JSON.
 
 mod answer_json;
 mod pool_caller;

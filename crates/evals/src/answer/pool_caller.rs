@@ -1,6 +1,7 @@
-//! Calls to the pools that answer and judge: what is asked again, and what ends the evaluation.
+//! Calls to the pools that answer and judge: which calls are repeated, and which errors end the evaluation.
 //!
-//! What a sample does to its worker is that sample's result. What others do to the worker is not: the sample is asked again.
+//! The effect of a sample on its worker is the result of that sample. If other calls harm the worker, the sample is
+//! asked again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,19 +17,19 @@ use crate::{CallError, Sample, SampleStage, Snakepit, Value};
 use snakepit_core::CallBuilder;
 use snakepit_policy::CountedFailures;
 
-/// How long a sample waits for a worker at most.
+/// The longest time that a sample waits for a worker.
 pub(super) const WORKER_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// A pool whose workers no call has reached for this long is given up.
+/// The time after which a pool is given up if no call has reached its workers.
 const NO_WORKER_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The shortest pause before a call is made again for want of a worker, or because of a circuit breaker.
+/// The shortest pause before a call is repeated because there is no worker or because a circuit breaker is open.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 
-/// A call waits for a worker for this part of its timeout, and is then queued again.
+/// The part of its timeout that a call waits for a worker. Then it is queued again.
 const QUEUE_PART_OF_TIMEOUT: u32 = 10;
 
-/// Calls the pools of an engine.
+/// The client of an engine's pools.
 #[derive(Clone)]
 pub(crate) struct PoolCaller {
     pit: Snakepit,
@@ -36,15 +37,15 @@ pub(crate) struct PoolCaller {
     reached: Arc<Mutex<Instant>>,
 }
 
-/// What a pool is asked about a sample.
+/// A question to a pool about a sample.
 pub(crate) struct PoolQuestion<'a> {
     pub(crate) command: &'a str,
     pub(crate) pool: Option<&'a str>,
     pub(crate) stage: SampleStage,
     pub(crate) sample: &'a Sample,
-    /// The experiment, if the call's metadata is to hold its name.
+    /// The experiment, if its name goes into the metadata of the call.
     pub(crate) experiment: Option<&'a str>,
-    /// How long the worker may take; as the pool says unless it is set.
+    /// How long the worker may take. By default, the pool decides.
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -73,11 +74,12 @@ impl PoolCaller {
         call
     }
 
-    /// Calls, and says how long the last call took.
+    /// Calls a pool. Returns the answer and the duration of the last call.
     ///
-    /// The timeout is for the worker alone. A worker that timed out stays busy until its cancel is done, and a sample that waits for it must not
-    /// count as slow: so each wait is short, and is begun again. Calls that a circuit breaker refuses, or for which there is no worker at the
-    /// moment, are made again, too. A call whose worker died beside other calls is made again alone, which shows whose fault the death was.
+    /// The timeout applies to the worker alone. A worker that timed out stays busy until its cancel is done, and a
+    /// sample that waits for it must not count as slow. So each wait is short and is repeated. Calls that a circuit
+    /// breaker refuses, or for which there is no worker at the moment, are repeated, too. A call whose worker died
+    /// while other calls were running on it is repeated alone, to find out which call caused the death.
     pub(crate) async fn call(
         &self,
         question: &PoolQuestion<'_>,
@@ -128,13 +130,13 @@ impl PoolCaller {
         }
     }
 
-    /// Whether a call shares its worker with others.
+    /// Reports whether a call shares its worker with other calls.
     fn shares_workers(&self, pool: Option<&str>) -> bool {
         self.pool(pool).is_some_and(|pool| pool.concurrency() > 1)
     }
 
-    /// Whether a pool without workers is worth waiting for. Workers that died of samples are replaced, however slowly; workers that do not even
-    /// start are not.
+    /// Reports whether a pool without workers is worth waiting for. The pool replaces workers that died of samples,
+    /// however slowly, but a pool whose workers do not even start stays empty.
     fn gets_a_worker(&self, pool: Option<&str>, reason: &str, is_degraded: bool, first: Instant) -> bool {
         let Some(pool) = self.pool(pool).filter(|_| reason != EMPTY) else { return false };
         if is_degraded && pool.counted_failures() == CountedFailures::BeforeFirstCall {

@@ -1,4 +1,4 @@
-//! Who answers the samples of an evaluation: a pool, the handler of a loop, or any async function.
+//! The source of the answers: a pool, the handler of a loop, or an async function.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -15,13 +15,13 @@ use crate::loops::{HandlerFailure, MainLoop};
 use crate::mailbox::{Mailbox as _, MemoryMailbox, ReceiveOptions, SendOptions, body};
 use crate::{EvalRequest, Experiment, Sample, Snakepit};
 
-/// How long an answer or a judgement of the host's own code may take unless it is set.
+/// The default timeout for an answer or a judgement of the host's own code.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
 type AnswerFunction =
     dyn Fn(EvalRequest) -> BoxFuture<'static, Result<Json, HandlerFailure>> + std::marker::Send + Sync;
 
-/// Who answers the samples of an evaluation.
+/// The source of the answers of an evaluation.
 ///
 /// ```
 /// use snakepit::evals::{EvalRequest, Responder};
@@ -42,14 +42,14 @@ pub struct Responder {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// Where answers come from.
+/// The kind of the source.
 #[derive(Clone)]
 pub(crate) enum AnswerSource {
     Pool(PoolCaller),
     Host(HostCode),
 }
 
-/// Code of the host that answers.
+/// Code of the host that answers samples.
 #[derive(Clone)]
 pub(crate) enum HostCode {
     MainLoop(Arc<MainLoop>),
@@ -71,19 +71,21 @@ impl fmt::Debug for Responder {
 }
 
 impl Responder {
-    /// The commands of an engine's pools, as each experiment names them. The same engine judges, if the evaluator asks a pool.
+    /// Asks the commands of an engine's pools that the experiments name. The pools of the same engine judge, if the
+    /// evaluator needs a pool.
     pub fn pool(pit: &Snakepit) -> Self {
         let caller = PoolCaller::new(pit);
         Self { source: AnswerSource::Pool(caller.clone()), judges: Some(caller), timeout: None }
     }
 
-    /// The handler of a loop, whether or not the loop runs. The body of its message is the sample's input with the arguments of the experiment, and
-    /// its value is the answer. If it cannot read the message, fails or panics, that is an error of the sample.
+    /// Asks the handler of a loop, whether or not the loop runs. The body of the message is the sample's input with the
+    /// arguments of the experiment, and the returned value is the answer. If the handler cannot read the message, fails
+    /// or panics, that is an error of the sample.
     pub fn main_loop(handler: Arc<MainLoop>) -> Self {
         Self::host(HostCode::MainLoop(handler))
     }
 
-    /// An async function of the host. If it fails or panics, that is an error of the sample.
+    /// Asks an async function of the host. If the function fails or panics, that is an error of the sample.
     pub fn function<R, E, F, Fut>(answer: F) -> Self
     where
         R: Serialize,
@@ -107,14 +109,15 @@ impl Responder {
         Self { source: AnswerSource::Host(code), judges: None, timeout: None }
     }
 
-    /// The engine whose pools judge, if the evaluator asks one.
+    /// Sets the engine whose pools judge, if the evaluator needs a pool.
     pub fn judges(mut self, pit: &Snakepit) -> Self {
         self.judges = Some(PoolCaller::new(pit));
         self
     }
 
-    /// How long an answer or a judgement may take. Unless it is set, a pool has its own timeouts, and functions and handlers have five minutes. The
-    /// timeout of an [`Evaluation`](crate::Evaluation)'s plan, if it has one, wins over this one.
+    /// Sets how long an answer or a judgement may take. By default, a pool uses its own timeouts, and functions and
+    /// handlers have five minutes. The timeout of an [`Evaluation`](crate::Evaluation)'s plan, if set, overrides this
+    /// one.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -122,7 +125,7 @@ impl Responder {
 }
 
 impl HostCode {
-    /// The answer; a panic is a failure.
+    /// Returns the answer. A panic becomes a failure.
     pub(crate) fn answer(
         &self,
         experiment: &Experiment,
@@ -144,7 +147,8 @@ impl HostCode {
     }
 }
 
-/// The sample passes through a mailbox of its own, so that the handler gets a message as any other: with a lease, and with a mailbox for the reply.
+/// Passes the sample to the handler through a mailbox of its own, so that the handler gets an ordinary message with a
+/// lease and a mailbox for the reply.
 async fn handled(
     handler: Arc<MainLoop>,
     input: Json,
@@ -165,7 +169,8 @@ async fn handled(
     })
 }
 
-/// The sample's input with the arguments of the experiment. An input that is no object becomes the argument `input`, if there are others.
+/// Returns the sample's input with the arguments of the experiment. If there are arguments, an input that is not an
+/// object becomes the argument `input`.
 pub(crate) fn with_arguments(experiment: &Experiment, sample: &Sample) -> Json {
     let mut all = match &sample.input {
         Json::Object(object) => object.clone(),

@@ -1,4 +1,4 @@
-//! Why a sample has no score.
+//! The reasons why a sample has no score.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::pool_caller::WORKER_TIMEOUT;
 use crate::causes::with_causes;
 use crate::{CallError, RemoteErrorKind, SampleOutcome, SampleStage};
 
-/// How much of an error's text is kept: tracebacks can be long, and there may be many.
+/// The most bytes that are kept of an error's text. Tracebacks can be long, and there may be many.
 const MAX_MESSAGE: usize = 4_000;
 
-/// Why a sample has no score.
+/// The reason why a sample has no score.
 pub(crate) enum SampleFailure {
-    /// It concerns this sample, and goes on record.
+    /// A failure of this sample, which is recorded.
     Recorded(SampleOutcome),
-    /// Every sample would fail like this: the evaluation ends, and can be resumed.
+    /// A failure that every sample would have. The evaluation ends, and can be resumed.
     Fatal(Box<CallError>),
 }
 
@@ -26,8 +26,8 @@ impl SampleFailure {
         Self::Recorded(SampleOutcome::TimedOut { stage, message })
     }
 
-    /// What the error of a call means for its sample. The text must be the same in every run, so it has no pids, stacks or last lines; the log
-    /// has them.
+    /// Converts the error of a call to the failure of its sample. The text must be the same in every run, so it
+    /// contains no pids, stacks or last lines. The log contains them.
     pub(super) fn of_call(stage: SampleStage, error: CallError, timeout: Option<Duration>) -> Self {
         match error {
             error if is_fatal(&error) => Self::Fatal(Box::new(error)),
@@ -51,7 +51,7 @@ impl SampleFailure {
     }
 }
 
-/// Whether the error says nothing about the sample.
+/// Reports whether the error says nothing about the sample.
 fn is_fatal(error: &CallError) -> bool {
     match error {
         CallError::NoSuchPool { .. } | CallError::Cancelled => true,
@@ -61,7 +61,7 @@ fn is_fatal(error: &CallError) -> bool {
     }
 }
 
-/// Cuts a text that is too long for a record.
+/// Truncates a text that is too long for a record.
 pub(crate) fn bounded(mut message: String) -> String {
     if message.len() > MAX_MESSAGE {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));

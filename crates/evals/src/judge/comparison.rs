@@ -1,4 +1,4 @@
-//! Evaluators that compare the answer with what is expected.
+//! The evaluators that compare the answer with the expected value.
 
 use regex::Regex;
 use serde_json::Value as Json;
@@ -6,16 +6,16 @@ use serde_json::Value as Json;
 use super::{Evaluator, Judgement};
 
 impl Evaluator {
-    /// Judges without asking anybody.
+    /// Judges by comparison, without calling any other code.
     pub(super) fn compare(&self, expected: &Json, output: &Json) -> Result<Judgement, String> {
         Ok(match self {
             Self::Contains => Judgement::of(contains(expected, output)),
             Self::Numeric { absolute, relative } => {
                 let Some(expected) = number(expected) else {
-                    return Err(format!("{expected} is expected, which is no number"));
+                    return Err(format!("the expected value {expected} is not a number"));
                 };
                 let Some(found) = number(output) else {
-                    return Ok(Judgement::of(false).why("the answer is no number"));
+                    return Ok(Judgement::of(false).why("the answer is not a number"));
                 };
                 let off = (found - expected).abs();
                 Judgement::of(off <= absolute.max(relative * expected.abs())).why(format!("off by {off}"))
@@ -23,7 +23,7 @@ impl Evaluator {
             Self::Regex(Some(pattern)) => Judgement::of(pattern.is_match(&text(output))),
             Self::Regex(None) => {
                 let Json::String(pattern) = expected else {
-                    return Err("a regular expression must be expected, as a text".into());
+                    return Err("the expected value must be a regular expression, as a text".into());
                 };
                 let pattern = Regex::new(pattern).map_err(|error| error.to_string())?;
                 Judgement::of(pattern.is_match(&text(output)))
@@ -43,10 +43,10 @@ impl Evaluator {
     }
 }
 
-/// Equal as people see it: numbers by their values, everything else as JSON.
+/// Compares values as people do: numbers by value, everything else as JSON.
 fn same(one: &Json, other: &Json) -> bool {
     match (one, other) {
-        // As floats, different large integers may be equal.
+        // Different large integers may be equal as floats.
         (Json::Number(one), Json::Number(other)) if !one.is_f64() && !other.is_f64() => one == other,
         (Json::Number(one), Json::Number(other)) => one.as_f64() == other.as_f64(),
         (Json::Array(one), Json::Array(other)) => {
@@ -68,7 +68,7 @@ fn contains(expected: &Json, output: &Json) -> bool {
     }
 }
 
-/// The text of a value: a text itself, any other value as JSON.
+/// Returns the text of a value: a text itself, any other value as JSON.
 fn text(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    #[expect(clippy::needless_pass_by_value, reason = "the cases read better so")]
+    #[expect(clippy::needless_pass_by_value, reason = "it keeps the cases readable")]
     fn passes(evaluator: &str, expected: Json, output: Json) -> bool {
         let evaluator = Evaluator::parse(evaluator).expect(evaluator);
         evaluator.compare(&expected, &output).expect("a judgement").passed
@@ -103,7 +103,7 @@ mod tests {
         assert!(passes("exact", json!({ "a": [4] }), json!({ "a": [4.0] })));
         assert!(!passes("exact", json!({ "a": 1 }), json!({ "a": 1, "b": 2 })));
         assert!(!passes("exact", json!(null), json!(false)));
-        // Neighbours that are the same as floats stay apart only where both are integers and differ.
+        // Integers that are equal as floats must still differ.
         assert!(passes("exact", json!(u64::MAX), json!(u64::MAX)));
         assert!(!passes("exact", json!(u64::MAX), json!(u64::MAX - 1)));
         assert!(!passes("exact", json!(9_007_199_254_740_993_i64), json!(9_007_199_254_740_992_i64)));
@@ -128,7 +128,7 @@ mod tests {
         assert!(!passes("numeric", json!(1), json!("one")));
         assert!(!passes("numeric", json!(1), json!("nan")));
         let numeric = Evaluator::parse("numeric").expect("an evaluator");
-        assert!(numeric.compare(&json!("one"), &json!(1)).is_err_and(|reason| reason.contains("no number")));
+        assert!(numeric.compare(&json!("one"), &json!(1)).is_err_and(|reason| reason.contains("not a number")));
     }
 
     #[test]

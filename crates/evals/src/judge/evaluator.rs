@@ -15,44 +15,49 @@ use crate::{Sample, SampleStage};
 use snakepit_core::PoolOptions;
 use snakepit_protocol::args;
 
-/// How much of a file's name is in the name of its pool, which is part of the bounded names of workers.
+/// The most characters of a file's name that go into the name of its pool, which is part of the bounded names of
+/// workers.
 const MAX_STEM: usize = 32;
 
-/// How an answer is judged. [`Evaluator::parse`] reads an evaluator from a text, [`Evaluator::from_json`] from a configuration.
+/// A way to judge an answer. [`Evaluator::parse`] reads an evaluator from a text, [`Evaluator::from_json`] from a
+/// configuration.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Evaluator {
-    /// The answer equals the expected value; 4 and 4.0 are equal.
+    /// The answer equals the expected value. 4 and 4.0 are equal.
     Exact,
-    /// The text of the answer contains the expected text, or each of a list of texts. An answer that is a list has the expected value as an element.
+    /// The text of the answer contains the expected text, or every text of an expected list. An answer that is a list
+    /// has the expected value as an element.
     Contains,
-    /// The answer is a number, or the text of one, and close enough: `|answer - expected| ≤ max(absolute, relative × |expected|)`.
+    /// The answer is a number, or the text of a number, and close enough:
+    /// `|answer - expected| ≤ max(absolute, relative × |expected|)`.
     Numeric {
         /// The tolerance in the unit of the number.
         absolute: f64,
-        /// The tolerance as a part of the expected number.
+        /// The tolerance as a fraction of the expected number.
         relative: f64,
     },
-    /// The text of the answer matches this pattern, or the expected one.
+    /// The text of the answer matches this pattern, or the expected pattern.
     Regex(Option<Regex>),
-    /// What a JSONPath (RFC 9535) finds in the answer equals the expected value; several finds are a list.
+    /// The value that a JSONPath (RFC 9535) finds in the answer equals the expected value. Several finds form a list.
     Path(JsonPath),
-    /// All parts pass; the score is the lowest.
+    /// All parts pass. The score is the lowest of the parts.
     AllOf(Vec<Evaluator>),
-    /// One part passes; the score is the highest.
+    /// One part passes. The score is the highest of the parts.
     AnyOf(Vec<Evaluator>),
-    /// A command of a pool judges. It gets `input`, `output` and `expected`, and answers with a bool, a score from 0 to 1, or
-    /// `{"score": …, "passed": …, "why": …}` (or `"reason"`). Without `passed`, 0.5 and above pass.
+    /// A command of a pool judges. It gets `input`, `output` and `expected`, and returns a bool, a score from 0 to 1,
+    /// or `{"score": …, "passed": …, "why": …}` (or `"reason"`). Without `passed`, 0.5 and above pass.
     Judge {
         /// The command.
         command: String,
-        /// The command's pool; the engine's first one unless it is set.
+        /// The command's pool. The default is the engine's first pool.
         pool: Option<String>,
     },
-    /// A Python function that `@snakepit.evaluator` decorates judges. It gets those of `sample`, `input`, `output` and `expected` that it takes, and
-    /// answers as a judge does.
+    /// A Python function with the decorator `@snakepit.evaluator` judges. It gets those of `sample`, `input`, `output`
+    /// and `expected` that it takes, and returns what a judge command returns.
     Python {
-        /// The function's file, which has a pool of its own ([`Evaluator::pools`]); none if the worker of the first pool has the function.
+        /// The function's file, which has a pool of its own ([`Evaluator::pools`]). `None` if the workers of the first
+        /// pool have the function.
         file: Option<PathBuf>,
         /// The function's name.
         function: String,
@@ -96,7 +101,7 @@ impl Evaluator {
         .boxed()
     }
 
-    /// The evaluators that this one is made of: itself, unless it combines others.
+    /// Returns the evaluators that this one is made of: itself, unless it combines others.
     fn simple_parts(&self) -> Vec<&Self> {
         match self {
             Self::AllOf(parts) | Self::AnyOf(parts) => parts.iter().flat_map(Self::simple_parts).collect(),
@@ -104,23 +109,23 @@ impl Evaluator {
         }
     }
 
-    /// Whether it needs a pool to judge.
+    /// Reports whether the evaluator needs a pool.
     pub fn asks_a_pool(&self) -> bool {
         self.simple_parts().iter().any(|part| matches!(part, Self::Judge { .. } | Self::Python { .. }))
     }
 
-    /// Whether it can judge only samples with an expected value.
+    /// Reports whether the evaluator can judge only samples with an expected value.
     pub fn needs_expected(&self) -> bool {
         match self {
             Self::Exact | Self::Contains | Self::Numeric { .. } | Self::Regex(None) | Self::Path(_) => true,
             Self::Regex(Some(_)) | Self::Judge { .. } | Self::Python { .. } | Self::Function(_) => false,
             Self::AllOf(parts) => parts.iter().any(Self::needs_expected),
-            // One that needs none is enough.
+            // One part that needs no expected value is enough.
             Self::AnyOf(parts) => parts.iter().all(Self::needs_expected),
         }
     }
 
-    /// The Python files that evaluators are in, each once.
+    /// Returns the Python files of the evaluators, each once.
     pub fn files(&self) -> Vec<&Path> {
         let parts = self.simple_parts().into_iter();
         let mut files: Vec<&Path> = parts
@@ -134,7 +139,7 @@ impl Evaluator {
         files
     }
 
-    /// The pools of these files, to be added to the engine that judges.
+    /// Returns the pools of these files. Add them to the engine that judges.
     pub fn pools(&self) -> Vec<PoolOptions> {
         let pool = |file: &Path| snakepit_adapters::python::pool(file).name(pool_name(file)).for_evaluation();
         self.files().into_iter().map(pool).collect()
@@ -143,7 +148,7 @@ impl Evaluator {
 
 type PartResults = Vec<Result<Judgement, SampleFailure>>;
 
-/// What each part says. A failure that every sample would have ends the evaluation.
+/// Returns the judgement of each part. A failure that every sample would have ends the evaluation.
 async fn judge_each(
     parts: &[Evaluator],
     sample: &Sample,
@@ -160,14 +165,14 @@ async fn judge_each(
     Ok(results)
 }
 
-/// If one part cannot judge, it is unknown whether all pass.
+/// Combines parts that must all pass. If one part cannot judge, it is unknown whether all pass.
 fn all_of(parts: PartResults) -> Result<Judgement, SampleFailure> {
     let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
     let score = parts.iter().map(|part| part.score).fold(1.0, f64::min);
     Ok(Judgement { score, passed: parts.iter().all(|part| part.passed), why: reasons(&parts) })
 }
 
-/// One part that passes is enough, even if others cannot judge.
+/// Combines parts of which one must pass. A part that passes is enough, even if others cannot judge.
 fn any_of(parts: PartResults) -> Result<Judgement, SampleFailure> {
     let passed = parts.iter().flatten().any(|part| part.passed);
     let parts: Vec<Judgement> =
@@ -181,7 +186,7 @@ fn reasons(parts: &[Judgement]) -> Option<String> {
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
-/// The name of the pool for a file that evaluators are in.
+/// Returns the name of the pool for a file of evaluators.
 fn pool_name(file: &Path) -> String {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };

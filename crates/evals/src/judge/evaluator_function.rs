@@ -1,4 +1,4 @@
-//! Evaluators that are functions of the host.
+//! The evaluators that are functions of the host.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -16,7 +16,7 @@ use crate::{Sample, SampleStage};
 
 type JudgeFunction = dyn Fn(Sample, Json) -> BoxFuture<'static, Result<Judgement, String>> + Send + Sync;
 
-/// An evaluator that is a function of the host: [`Evaluator::function`] and [`Evaluator::async_function`] make one.
+/// An evaluator that is a function of the host. [`Evaluator::function`] and [`Evaluator::async_function`] create it.
 #[derive(Clone)]
 pub struct EvaluatorFunction {
     name: String,
@@ -30,8 +30,9 @@ impl fmt::Debug for EvaluatorFunction {
 }
 
 impl Evaluator {
-    /// A function judges: it gets the sample and the answer. An error, a panic and a score outside 0 to 1 are errors of the evaluator, not of the
-    /// answer. Checkpoints identify the function by its name, so change the name when you change how it judges.
+    /// Returns an evaluator that calls a function with the sample and the answer. An error, a panic and a score outside
+    /// 0 to 1 are errors of the evaluator, not of the answer. Checkpoints identify the function by its name, so change
+    /// the name when you change how the function judges.
     ///
     /// ```
     /// use snakepit::evals::Evaluator;
@@ -55,7 +56,7 @@ impl Evaluator {
         Self::Function(EvaluatorFunction { name: name.into(), judge: Arc::new(judge) })
     }
 
-    /// Like [`Evaluator::function`], for a function that waits for something: a model, a service, a file.
+    /// Like [`Evaluator::function`], for a function that waits for a model, a service or a file.
     ///
     /// ```
     /// use snakepit::evals::{Evaluator, Judgement};
@@ -80,7 +81,7 @@ impl Evaluator {
 }
 
 impl EvaluatorFunction {
-    /// The name that identifies the function in checkpoints.
+    /// Returns the name that identifies the function in checkpoints.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -92,7 +93,7 @@ impl EvaluatorFunction {
         timeout: Duration,
     ) -> Result<Judgement, SampleFailure> {
         let (judge, sample, answer) = (Arc::clone(&self.judge), sample.clone(), answer.clone());
-        // A function that is not async judges in the first poll, inside `catch_unwind`.
+        // A synchronous function judges in the first poll, inside `catch_unwind`.
         let judging = AssertUnwindSafe(async move { judge(sample, answer).await }).catch_unwind();
         match tokio::time::timeout(timeout, judging).await {
             Ok(Ok(judgement)) => judgement.map_err(|reason| {

@@ -1,4 +1,4 @@
-//! Evaluators as people write them: `exact`, `numeric:1%`, `{"any_of": ["exact", "contains"]}`.
+//! The notation of evaluators: `exact`, `numeric:1%`, `{"any_of": ["exact", "contains"]}`.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use serde_json_path::JsonPath;
 use super::Evaluator;
 use crate::EvalError;
 
-/// Enough for equal numbers that were computed in different orders.
+/// The relative tolerance of `numeric`: enough for equal numbers that were computed in different orders.
 const DEFAULT_TOLERANCE: f64 = 1e-9;
 
 const KNOWN: &str = "write exact, contains, numeric, numeric:0.1, numeric:1%, regex, regex:PATTERN, path:$.JSON.PATH, \
                      judge:COMMAND, python:FUNCTION, python:FILE.py:FUNCTION, or {\"all_of\": […]}, {\"any_of\": […]}";
 
-/// How deep `all_of` and `any_of` may be nested.
+/// The depth to which `all_of` and `any_of` may be nested.
 const MAX_DEPTH: usize = 16;
 
 impl Evaluator {
@@ -30,13 +30,14 @@ impl Evaluator {
         read(&value, 0).map_err(wrong)
     }
 
-    /// Reads an evaluator from JSON: a text as [`Evaluator::parse`] takes it, or an object with one key: `{"regex": "^a"}`,
-    /// `{"numeric": {"absolute": 0.1}}`, `{"all_of": […]}`.
+    /// Reads an evaluator from JSON: a text that [`Evaluator::parse`] accepts, or an object with one key:
+    /// `{"regex": "^a"}`, `{"numeric": {"absolute": 0.1}}`, `{"all_of": […]}`.
     pub fn from_json(value: &Json) -> Result<Self, EvalError> {
         read(value, 0).map_err(|reason| EvalError::Evaluator { what: value.to_string(), reason })
     }
 
-    /// The one JSON form of each evaluator, which [`Evaluator::from_json`] reads; of a function of the host it has only the name.
+    /// Returns the canonical JSON form of the evaluator, which [`Evaluator::from_json`] reads. A function of the host
+    /// is reduced to its name.
     pub fn to_json(&self) -> Json {
         let all = |parts: &[Self]| parts.iter().map(Self::to_json).collect::<Vec<_>>();
         match self {
@@ -108,7 +109,7 @@ fn python(file: Option<&str>, function: &str) -> Result<Evaluator, String> {
         return Err("a function must be named: python:FILE.py:FUNCTION".into());
     }
     if file.is_none() && Path::new(function).extension().is_some_and(|extension| extension == "py") {
-        return Err(format!("which function of it judges? write python:{function}:FUNCTION"));
+        return Err(format!("name the function that judges: write python:{function}:FUNCTION"));
     }
     Ok(Evaluator::Python { file: file.map(Into::into), function: function.to_owned() })
 }
@@ -223,7 +224,7 @@ mod tests {
         let function = Evaluator::function("mine", |_, _| true).to_json();
         assert!(Evaluator::from_json(&function).is_err_and(|error| error.to_string().contains("Plan::new")));
         let error = Evaluator::parse("exakt").expect_err("a misspelled one").to_string();
-        assert!(error.starts_with("exakt is no evaluator: write exact, contains"), "{error}");
+        assert!(error.starts_with("exakt is not an evaluator: write exact, contains"), "{error}");
         let deep = "{\"all_of\": [".repeat(20) + "\"exact\"" + &"]}".repeat(20);
         assert!(Evaluator::parse(&deep).is_err_and(|error| error.to_string().contains("deep")));
     }

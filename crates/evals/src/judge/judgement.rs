@@ -1,30 +1,30 @@
-//! What an evaluator says about an answer.
+//! The verdict of an evaluator on an answer.
 
 use std::fmt;
 
 use serde_json::Value as Json;
 
-/// The lowest score that passes, unless the judge says otherwise.
+/// The lowest score that passes, unless the judge sets `passed`.
 const PASSING_SCORE: f64 = 0.5;
 
-/// What an evaluator says about an answer.
+/// The verdict of an evaluator on an answer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Judgement {
-    /// From 0 to 1.
+    /// The score, from 0 to 1.
     pub score: f64,
     /// Whether the score is good enough.
     pub passed: bool,
-    /// Why, as text.
+    /// The reason, as text.
     pub why: Option<String>,
 }
 
 impl Judgement {
-    /// Passes with a score of 1, or fails with a score of 0.
+    /// Returns a judgement that passes with a score of 1 or fails with a score of 0.
     pub fn of(passed: bool) -> Self {
         Self { score: f64::from(u8::from(passed)), passed, why: None }
     }
 
-    /// A score from 0 to 1; 0.5 and above pass.
+    /// Returns a judgement with this score from 0 to 1. Scores of 0.5 and above pass.
     pub fn scored(score: f64) -> Self {
         Self { score, passed: score >= PASSING_SCORE, why: None }
     }
@@ -63,9 +63,10 @@ impl Judgement {
     }
 }
 
-/// What a function may return as its judgement: a bool, a score from 0 to 1, a [`Judgement`], or a `Result` of one of them.
+/// A type that a function may return as its judgement: a bool, a score from 0 to 1, a [`Judgement`], or a `Result` of
+/// one of them.
 pub trait IntoJudgement {
-    /// The judgement, or why there is none.
+    /// Converts the value to a judgement, or returns why there is none.
     fn into_judgement(self) -> Result<Judgement, String>;
 }
 

@@ -1,13 +1,13 @@
-//! How an answer is judged.
+//! How answers are judged.
 //!
-//! Owns evaluators. A wrong answer is a judgement; what keeps the evaluator from judging (an expected value that is no number, a judge that
-//! fails) is an error of the sample. It does not know where judgements go.
+//! Owns the evaluators. A wrong answer is a judgement. If the evaluator cannot judge (the expected value is not a
+//! number, a judge fails), that is an error of the sample. Does not know where judgements go.
 //!
-//! - `evaluator_notation`: evaluators as people write them.
+//! - `evaluator_notation`: the notation of evaluators.
 //! - `evaluator`: the kinds of evaluators, and what each needs.
-//! - `comparison`: evaluators that compare the answer with what is expected.
-//! - `evaluator_function`: evaluators that are functions of the host.
-//! - `judgement`: what an evaluator says.
+//! - `comparison`: the evaluators that compare the answer with the expected value.
+//! - `evaluator_function`: the evaluators that are functions of the host.
+//! - `judgement`: the verdict of an evaluator.
 
 mod comparison;
 mod evaluator;

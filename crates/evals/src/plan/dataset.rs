@@ -1,4 +1,4 @@
-//! The samples of an evaluation, one JSON object per line.
+//! The samples of an evaluation: one JSON object per line.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,17 +9,17 @@ use serde_json::{Map, Value as Json};
 use super::sample_json;
 use crate::EvalError;
 
-/// One question and, if there is one, its expected answer.
+/// One question and, optionally, its expected answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// The sample's unique name; the number of its line unless the line has one.
+    /// The unique name of the sample. The default is the number of its line.
     pub id: String,
-    /// What the command is called with: an object holds arguments by name, any other value is the one argument.
+    /// The input of the command. An object holds arguments by name; any other value is the only argument.
     pub input: Json,
-    /// What the answer should be.
+    /// The expected answer.
     #[serde(default)]
     pub expected: Json,
-    /// Everything else in the line.
+    /// All other keys of the line.
     #[serde(flatten)]
     pub rest: Map<String, Json>,
 }
@@ -41,7 +41,7 @@ impl Dataset {
         Self::parse(sample_json::text(&bytes)?)
     }
 
-    /// Reads JSON lines. Empty lines and a byte order mark are skipped.
+    /// Reads JSON lines. Skips empty lines and a byte order mark.
     pub fn parse(text: &str) -> Result<Self, EvalError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
@@ -55,7 +55,7 @@ impl Dataset {
                 without_expected.get_or_insert((samples.len(), line));
             }
             if let Some(first) = known.insert(sample.id.clone(), line) {
-                let reason = format!("its id {:?} is that of line {first}", sample.id);
+                let reason = format!("line {first} has the same id {:?}", sample.id);
                 return Err(EvalError::Sample { line, reason });
             }
             samples.push(sample);
@@ -67,7 +67,7 @@ impl Dataset {
         Ok(Self { samples, without_expected, fingerprint })
     }
 
-    /// Keeps only the first samples.
+    /// Keeps only the first `samples` samples, but at least one.
     pub fn first(mut self, samples: usize) -> Self {
         self.samples.truncate(samples.max(1));
         self.without_expected = self.without_expected.filter(|(place, _)| *place < self.samples.len());
@@ -75,29 +75,29 @@ impl Dataset {
         self
     }
 
-    /// The samples.
+    /// Returns the samples.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// Identifies the data set in a checkpoint.
+    /// Returns the fingerprint that identifies the data set in a checkpoint.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The fingerprint of the first samples, if there are that many.
+    /// Returns the fingerprint of the first `samples` samples, if there are that many.
     pub(crate) fn fingerprint_of_first(&self, samples: usize) -> Option<String> {
         self.samples.get(..samples).map(fingerprint)
     }
 
-    /// The line of the first sample without an expected value.
+    /// Returns the line of the first sample without an expected value.
     pub(super) fn line_without_expected(&self) -> Option<usize> {
         self.without_expected.map(|(_, line)| line)
     }
 }
 
-/// FNV-1a over the content of the samples, whatever their formatting. It guards against mistakes, not against malice. Checkpoints hold it, so it
-/// must never change; the hashers of std and of other crates do not promise that.
+/// Returns the FNV-1a hash of the samples, independent of their formatting. It protects against mistakes, not against
+/// malice. Checkpoints contain it, so it must never change. The hashers of std and of other crates do not promise that.
 fn fingerprint(samples: &[Sample]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for sample in samples {
@@ -131,10 +131,10 @@ mod tests {
     #[test]
     fn a_line_that_is_no_sample_is_rejected_with_its_number() {
         for (text, words) in [
-            ("{\"input\": 1}\n[1]", "line 2 of the data set: it is no JSON object"),
+            ("{\"input\": 1}\n[1]", "line 2 of the data set: it is not a JSON object"),
             ("{\"id\": \"a\"}", "line 1 of the data set: it has no input"),
             ("{\"id\": [], \"input\": 1}", "line 1 of the data set: its id is neither text nor a number"),
-            ("{\"id\": 1, \"input\": 1}\n\n{\"id\": \"1\", \"input\": 2}", "its id \"1\" is that of line 1"),
+            ("{\"id\": 1, \"input\": 1}\n\n{\"id\": \"1\", \"input\": 2}", "line 1 has the same id \"1\""),
             ("{\"input\": ", "line 1 of the data set: EOF"),
             ("\n", "no samples"),
             ("{\"input\": 1}\n{\"input\": [NaN]}", "line 2 of the data set: it holds NaN, which JSON"),

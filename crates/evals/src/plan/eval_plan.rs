@@ -1,4 +1,4 @@
-//! Which samples are run in which experiments, and how answers are judged.
+//! Which samples run in which experiments, and how answers are judged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,35 +9,36 @@ use serde_json::{Map, Value as Json};
 use super::{Dataset, Sample};
 use crate::{EvalError, EvalJournal, Evaluator};
 
-/// Who is asked, and with which arguments.
+/// The command that is asked, and its arguments.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Experiment {
-    /// The experiment's name. The call's metadata holds it as `experiment`.
+    /// The name of the experiment. The metadata of its calls contains the name as `experiment`.
     pub name: String,
     /// The command that answers.
     pub command: String,
-    /// The command's pool; the engine's first one unless it is set.
+    /// The command's pool. The default is the engine's first pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Arguments by name that are added to those of every sample. An input that is no object then becomes the argument `input`.
+    /// Arguments by name that are added to those of every sample. An input that is not an object then becomes the
+    /// argument `input`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub arguments: Map<String, Json>,
 }
 
 impl Experiment {
-    /// Asks a command.
+    /// Returns an experiment that asks a command.
     pub fn new(name: impl Into<String>, command: impl Into<String>) -> Self {
         Self { name: name.into(), command: command.into(), pool: None, arguments: Map::new() }
     }
 
-    /// Asks a [`Responder`](crate::Responder) that has no commands.
+    /// Returns an experiment for a [`Responder`](crate::Responder) that has no commands.
     pub fn named(name: impl Into<String>) -> Self {
         Self::new(name, "")
     }
 
-    /// Asks a command of this pool.
+    /// Sets the pool of the command.
     pub fn pool(mut self, pool: impl Into<String>) -> Self {
         self.pool = Some(pool.into());
         self
@@ -50,7 +51,7 @@ impl Experiment {
     }
 }
 
-/// What is evaluated, and how. Equal plans can share a checkpoint.
+/// The samples, experiments and evaluator of an evaluation. Equal plans can share a checkpoint.
 #[derive(Clone, Debug)]
 pub struct EvalPlan {
     dataset: Dataset,
@@ -60,7 +61,8 @@ pub struct EvalPlan {
 }
 
 impl EvalPlan {
-    /// Runs all samples in all experiments. Experiments need different names, and samples an expected value if the evaluator compares with it.
+    /// Returns a plan that runs all samples in all experiments. The experiments need different names. The samples need
+    /// an expected value if the evaluator compares with it.
     pub fn new(
         dataset: Dataset,
         evaluator: Evaluator,
@@ -95,28 +97,28 @@ impl EvalPlan {
         Ok(Self { dataset, evaluator: Arc::new(evaluator), experiments, timeout: None })
     }
 
-    /// How long one answer, and one judgement, may take.
+    /// Sets how long one answer or one judgement may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How answers are judged.
+    /// Returns the evaluator.
     pub fn evaluator(&self) -> &Evaluator {
         &self.evaluator
     }
 
-    /// The data set.
+    /// Returns the data set.
     pub fn dataset(&self) -> &Dataset {
         &self.dataset
     }
 
-    /// The experiments.
+    /// Returns the experiments.
     pub fn experiments(&self) -> &[Experiment] {
         &self.experiments
     }
 
-    /// How many results the plan asks for.
+    /// Returns how many results the plan needs.
     pub fn size(&self) -> usize {
         self.dataset.samples().len() * self.experiments.len()
     }
@@ -125,8 +127,8 @@ impl EvalPlan {
         self.experiments.iter().find(|experiment| experiment.name == name)
     }
 
-    /// What a journal has no record of, sample by sample, so that a change of conditions (a machine that gets busy) affects all experiments
-    /// alike.
+    /// Returns the samples and experiments that the journal has no record of, sample by sample, so that a change of
+    /// conditions (a machine that gets busy) affects all experiments alike.
     pub(crate) fn left(&self, journal: &EvalJournal) -> Vec<(&Sample, &Experiment)> {
         let samples = self.dataset.samples().iter();
         let pairs = samples.flat_map(|sample| self.experiments.iter().map(move |it| (sample, it)));

@@ -1,9 +1,10 @@
 //! What is evaluated.
 //!
-//! Owns samples and experiments. It does not know who answers, and of the evaluator only whether it needs an expected value.
+//! Owns the samples and experiments. Does not know where answers come from. Of the evaluator it knows only whether it
+//! needs an expected value.
 //!
 //! - `dataset`: the samples, read from JSON lines.
-//! - `sample_json`: why a line is no sample.
+//! - `sample_json`: reads one sample from a line, or tells why the line is not a sample.
 //! - `eval_plan`: the experiments in which each sample is run.
 
 mod dataset;

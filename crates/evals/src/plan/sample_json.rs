@@ -1,11 +1,11 @@
-//! Why a line is no sample.
+//! Reads one sample from a line, or tells why the line is not a sample.
 
 use serde_json::{Map, Value as Json};
 
 use super::Sample;
 use crate::EvalError;
 
-/// The text of a file. Another encoding than UTF-8 is rejected with its line.
+/// Returns the text of a file. Rejects any encoding but UTF-8 and names the line.
 pub(super) fn text(bytes: &[u8]) -> Result<&str, EvalError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         let reason = "it is UTF-16: save the file as UTF-8, for example with iconv -f UTF-16 -t UTF-8";
@@ -17,11 +17,11 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, EvalError> {
     })
 }
 
-/// Reads a sample; says whether it has an expected value.
+/// Reads a sample. Reports whether it has an expected value.
 pub(super) fn sample(line: usize, content: &str) -> Result<(Sample, bool), String> {
     let mut object: Map<String, Json> = match serde_json::from_str(content) {
         Ok(Json::Object(object)) => object,
-        Ok(_) => return Err("it is no JSON object".into()),
+        Ok(_) => return Err("it is not a JSON object".into()),
         Err(error) => return Err(why_no_json(content).unwrap_or_else(|| error.to_string())),
     };
     if let Some(number) = bare_words(content).find(|word| is_too_large(word)) {
@@ -43,23 +43,24 @@ pub(super) fn sample(line: usize, content: &str) -> Result<(Sample, bool), Strin
     Ok((sample, has_expected))
 }
 
-/// Names the word that Python's `json.dumps` writes for a float that JSON has no number for.
+/// Returns the reason if the line contains a word that Python's `json.dumps` writes for a float that JSON cannot
+/// represent.
 fn why_no_json(content: &str) -> Option<String> {
     let known = ["NaN", "Infinity", "-Infinity"];
     let word = bare_words(content).find(|word| known.contains(word))?;
     Some(format!(
-        "it holds {word}, which JSON has no number for: write null or a text, or leave the sample out"
+        "it holds {word}, which JSON cannot represent: write null or a text, or leave the sample out"
     ))
 }
 
-/// Whether the word is an integer of more than 64 bits.
+/// Reports whether the word is an integer of more than 64 bits.
 fn is_too_large(word: &str) -> bool {
     let digits = word.strip_prefix('-').unwrap_or(word);
     let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_integer && word.parse::<i64>().is_err() && word.parse::<u64>().is_err()
 }
 
-/// The words outside of texts: numbers, and names such as `null`.
+/// Returns the words outside of texts: numbers, and names such as `null`.
 fn bare_words(content: &str) -> impl Iterator<Item = &str> {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.');
     let (mut in_text, mut is_escaped) = (false, false);

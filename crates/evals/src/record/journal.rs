@@ -1,9 +1,9 @@
-//! The checkpoint of an evaluation: records in a file, one line each, written as they come.
+//! The checkpoint of an evaluation: a file with one record per line, written as the records arrive.
 //!
-//! The first line is the plan; a later line like it is the same plan with more experiments or samples. A line with `retry_errors` voids all records
-//! before it that have no score. Lines are only ever appended, each with one write, so that a killed process loses at most the line that it was
-//! writing; a resumed evaluation removes the torn rest. Lines survive the end of the process. A power cut may take the last ones, whose samples are
-//! then run again.
+//! The first line is the plan. A later line of the same kind is the same plan with more experiments or samples. A line
+//! with `retry_errors` voids all earlier records without a score. Lines are only appended, each with one write, so a
+//! killed process loses at most the line that it was writing. A resumed evaluation removes the torn rest. Lines survive
+//! the end of the process. A power cut may lose the last ones, and their samples then run again.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -19,11 +19,11 @@ use crate::{EvalError, EvalPlan, Experiment};
 
 const VERSION: u32 = 1;
 
-/// How a line that is no record begins.
+/// The beginnings of the lines that are not records.
 const PLAN_LINE: &[u8] = b"{\"snakepit_eval\":";
 const RETRY_LINE: &[u8] = b"{\"retry_errors\":";
 
-/// The plan: the first line, and a new one whenever there are more experiments or samples.
+/// A plan: the first line, and a further line whenever experiments or samples are added.
 #[derive(PartialEq, Debug, Serialize, Deserialize)]
 struct PlanLine {
     snakepit_eval: u32,
@@ -44,45 +44,45 @@ impl PlanLine {
         }
     }
 
-    /// Why a plan cannot resume this checkpoint, as text. It can with more samples at the end, more experiments, and another order of
-    /// experiments.
+    /// Returns why a plan cannot resume this checkpoint, as text. A plan may add samples at the end, add experiments,
+    /// and reorder experiments.
     fn difference(&self, plan: &EvalPlan) -> Option<String> {
         let (dataset, samples) = (plan.dataset(), plan.dataset().samples().len());
         if self.snakepit_eval != VERSION {
             return Some(format!("its version is {}, and ours is {VERSION}", self.snakepit_eval));
         } else if self.samples > samples {
-            return Some(format!("its data set has {} samples, and {samples} are too few now", self.samples));
+            return Some(format!("its data set has {} samples, but there are only {samples} now", self.samples));
         } else if dataset.fingerprint_of_first(self.samples).as_ref() != Some(&self.dataset) {
-            return Some(format!("its data set was another one, of {} samples", self.samples));
+            return Some(format!("its data set is a different one, with {} samples", self.samples));
         } else if self.evaluator != plan.evaluator.to_json() {
             return Some(format!("its evaluator is {}", self.evaluator));
         }
         let unlike = self.experiments.iter().find(|ours| !plan.experiments().contains(ours))?;
         let name = &unlike.name;
         Some(if plan.experiments().iter().any(|theirs| theirs.name == *name) {
-            format!("its experiments are not the same: {name} asks in another way")
+            format!("its experiment {name} is defined differently")
         } else {
             let names: Vec<&str> = self.experiments.iter().map(|it| it.name.as_str()).collect();
-            format!("its experiments ({}) are not the same: {name} is missing now", names.join(", "))
+            format!("its experiments are {}, and {name} is missing now", names.join(", "))
         })
     }
 }
 
-/// The line after which samples without a score are run again.
+/// The line after which samples without a score run again.
 #[derive(Debug, Serialize)]
 struct RetryLine {
-    /// How many samples.
+    /// The number of these samples.
     retry_errors: usize,
 }
 
-/// What was in a journal when it was opened.
+/// The contents of a journal when it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JournalContents {
-    /// Records.
+    /// The number of records.
     pub records: usize,
-    /// Records of a sample that had one already; the first one holds.
+    /// The number of further records of a sample that already had one. The first record counts.
     pub duplicates: usize,
-    /// Bytes of an unfinished last line.
+    /// The number of bytes of an unfinished last line.
     pub torn: usize,
 }
 
@@ -96,13 +96,13 @@ pub struct EvalJournal {
 }
 
 impl EvalJournal {
-    /// A journal without a file.
+    /// Returns a journal without a file.
     pub fn in_memory() -> Self {
         Self { file: None, records: Vec::new(), places: HashMap::new(), found: JournalContents::default() }
     }
 
-    /// Starts a new journal in this file. It replaces an evaluation that is finished or has no results; it refuses an unfinished one and any other
-    /// file.
+    /// Starts a new journal in this file. Replaces an evaluation that is finished or has no results. Refuses an
+    /// unfinished evaluation and any other file.
     pub fn create(path: impl AsRef<Path>, plan: &EvalPlan) -> Result<Self, EvalError> {
         let (file, text) = open(path.as_ref())?;
         let mut journal = Self::in_memory();
@@ -117,7 +117,8 @@ impl EvalJournal {
         journal.begin(file, path.as_ref(), plan)
     }
 
-    /// Goes on with the journal in this file, or starts a new one. The plan may have more experiments than the file, and more samples at the end.
+    /// Continues the journal in this file, or starts a new one. The plan may have more experiments than the file, and
+    /// more samples at the end.
     pub fn resume(path: impl AsRef<Path>, plan: &EvalPlan) -> Result<Self, EvalError> {
         let path = path.as_ref();
         let (mut file, text) = open(path)?;
@@ -125,7 +126,8 @@ impl EvalJournal {
         let Some((first, lines)) = split(path, &text)? else { return journal.begin(file, path, plan) };
         let ours = PlanLine::of(plan);
         let foreign = |reason| EvalError::OtherCheckpoint { path: path.to_owned(), reason };
-        // Checked before the records, which would look damaged if they belong to another plan. The last plan has everything.
+        // This is checked before the records, because records of another plan would look damaged. The last plan
+        // contains everything.
         let last = last_plan_line(path, lines)?;
         if let Some(reason) = last.as_ref().unwrap_or(&first).difference(plan) {
             return Err(foreign(reason));
@@ -145,7 +147,8 @@ impl EvalJournal {
         Ok(journal)
     }
 
-    /// Voids all records without a score, errors and timeouts, so that their samples are run again; says how many there are.
+    /// Voids all records without a score (errors and timeouts), so that their samples run again. Returns how many there
+    /// are.
     pub fn retry_errors(&mut self) -> Result<usize, EvalError> {
         let retry_errors = self.records.iter().filter(|record| !record.is_scored()).count();
         if retry_errors > 0 {
@@ -180,7 +183,7 @@ impl EvalJournal {
         Ok(self)
     }
 
-    /// Reads all lines after the first; returns the last plan.
+    /// Reads all lines after the first. Returns the last plan.
     fn take(
         &mut self,
         path: &Path,
@@ -221,7 +224,8 @@ impl EvalJournal {
         true
     }
 
-    /// Appends a record, which is in the file when this returns. Returns `false` if the sample has a record already, which it keeps.
+    /// Appends a record, which is in the file when this returns. Returns `false` if the sample already has a record,
+    /// which is kept.
     pub fn add(&mut self, record: SampleRecord) -> Result<bool, EvalError> {
         if self.has(&record.experiment, &record.sample) {
             return Ok(false);
@@ -231,24 +235,24 @@ impl EvalJournal {
         Ok(self.keep(record))
     }
 
-    /// Whether a sample has a record.
+    /// Reports whether a sample has a record.
     pub fn has(&self, experiment: &str, sample: &str) -> bool {
         self.get(experiment, sample).is_some()
     }
 
-    /// The record of a sample.
+    /// Returns the record of a sample.
     pub fn get(&self, experiment: &str, sample: &str) -> Option<&SampleRecord> {
-        // A tuple of texts cannot be looked up by borrowed ones; the copies are small.
+        // A tuple of `String` cannot be looked up by a tuple of `&str`. The copies are small.
         let place = self.places.get(&(experiment.to_owned(), sample.to_owned()))?;
         self.records.get(*place)
     }
 
-    /// All records, in the order of their arrival.
+    /// Returns all records, in the order of their arrival.
     pub fn records(&self) -> &[SampleRecord] {
         &self.records
     }
 
-    /// What was in the journal when it was opened.
+    /// Returns what the journal contained when it was opened.
     pub fn found(&self) -> JournalContents {
         self.found
     }
@@ -268,32 +272,33 @@ fn open(path: &Path) -> Result<(File, Vec<u8>), EvalError> {
     Ok((file, text))
 }
 
-/// The plan and the lines after it; none if the file is empty, or the first line unfinished.
+/// Splits the text into the plan and the lines after it. Returns `None` if the file is empty or the first line
+/// unfinished.
 fn split<'a>(path: &Path, text: &'a [u8]) -> Result<Option<(PlanLine, &'a [u8])>, EvalError> {
     let foreign = |reason: String| EvalError::OtherCheckpoint { path: path.to_owned(), reason };
     match text.iter().position(|byte| *byte == b'\n') {
         Some(end) => {
             let head = serde_json::from_slice(&text[..end]);
             let head: PlanLine =
-                head.map_err(|error| foreign(format!("its first line is not ours: {error}")))?;
+                head.map_err(|error| foreign(format!("its first line is not a plan: {error}")))?;
             Ok(Some((head, &text[end + 1..])))
         }
         None if text.starts_with(PLAN_LINE) || PLAN_LINE.starts_with(text) => Ok(None),
-        None => Err(foreign("its first line is not ours".into())),
+        None => Err(foreign("its first line is not a plan".into())),
     }
 }
 
-/// How much of a text is finished lines.
+/// Returns the length of the finished lines of a text.
 fn finished_length(text: &[u8]) -> usize {
     text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }
 
-/// The finished lines after the first one, with their numbers.
+/// Returns the finished lines after the first one, with their numbers.
 fn finished_lines(lines: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     lines[..finished_length(lines)].split_inclusive(|byte| *byte == b'\n').zip(2..)
 }
 
-/// The last plan after the first line, if there is one.
+/// Returns the last plan after the first line, if there is one.
 fn last_plan_line(path: &Path, lines: &[u8]) -> Result<Option<PlanLine>, EvalError> {
     let plan_lines = finished_lines(lines).filter(|(text, _)| text.starts_with(PLAN_LINE));
     let Some((text, line)) = plan_lines.last() else { return Ok(None) };
@@ -305,7 +310,7 @@ fn last_plan_line(path: &Path, lines: &[u8]) -> Result<Option<PlanLine>, EvalErr
     serde_json::from_slice(text).map(Some).map_err(unreadable)
 }
 
-/// Appends a line with one write, so that only the end of the process or of the disk can tear it.
+/// Appends a line with one write, so that only the end of the process or of the disk space can tear it.
 fn write_line(file: &mut File, line: &str, torn: LoopFailpoint) -> std::io::Result<()> {
     if failpoint::is_due(torn) {
         file.write_all(&line.as_bytes()[..line.len() / 2])?;
@@ -314,14 +319,15 @@ fn write_line(file: &mut File, line: &str, torn: LoopFailpoint) -> std::io::Resu
     let before = file.stream_position()?;
     let written = crate::custody::catch_file_size_limit(|| file.write_all(line.as_bytes()));
     if written.is_err() {
-        // The part that was written would begin the next line. If it cannot be removed here, `resume` removes it.
+        // The written part would become the beginning of the next line. If it cannot be removed here, `resume` removes
+        // it.
         let _ = file.set_len(before).and_then(|()| file.seek(SeekFrom::Start(before)));
     }
     written
 }
 
 fn line(value: &impl Serialize) -> String {
-    // All lines are structs with texts as keys, which always serialize.
+    // All lines are structs with text keys, which always serialize.
     let mut line = serde_json::to_string(value).unwrap_or_default();
     line.push('\n');
     line

@@ -1,6 +1,6 @@
 //! What is kept of an evaluation.
 //!
-//! Owns the format of records and of the file that they are in. It does not know who answers or judges.
+//! Owns the format of records and of their file. Does not know where answers or judgements come from.
 //!
 //! - `sample_record`: the result of one sample in one experiment.
 //! - `journal`: the records of an evaluation, kept in a file.

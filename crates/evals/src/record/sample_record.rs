@@ -7,18 +7,18 @@ use serde_json::Value as Json;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SampleRecord {
-    /// The experiment's name.
+    /// The name of the experiment.
     pub experiment: String,
-    /// The sample's id.
+    /// The id of the sample.
     pub sample: String,
     /// How the sample ended.
     pub outcome: SampleOutcome,
     /// The answer, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Json>,
-    /// How long the answer took, in milliseconds, without the judge; it includes only a short wait for a worker.
+    /// How long the answer took, in milliseconds, without the judge. Includes only a short wait for a worker.
     pub latency_ms: f64,
-    /// What the answer cost, if the command says.
+    /// What the answer cost, if the command reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
 }
@@ -27,9 +27,9 @@ pub struct SampleRecord {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SampleOutcome {
-    /// The sample was answered, and the answer was judged.
+    /// The sample was answered and the answer was judged.
     Scored {
-        /// From 0 to 1.
+        /// The score, from 0 to 1.
         score: f64,
         /// Whether the score is good enough.
         passed: bool,
@@ -37,18 +37,18 @@ pub enum SampleOutcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// The sample was not answered, or the answer not judged.
+    /// The sample was not answered, or its answer was not judged.
     Error {
         /// Which step failed.
         stage: SampleStage,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// There was no answer, or no judgement, in time.
+    /// There was no answer or no judgement in time.
     TimedOut {
         /// Which step was too slow.
         stage: SampleStage,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
@@ -61,7 +61,7 @@ pub enum SampleStage {
     Answer,
     /// The evaluator.
     Judge,
-    /// The mailbox in between: the message was given up.
+    /// The mailbox in between, which gave up the message.
     Delivery,
 }
 
@@ -69,25 +69,25 @@ pub enum SampleStage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tokens {
-    /// Tokens that were read.
+    /// The number of tokens that were read.
     pub input: u64,
-    /// Tokens that were written.
+    /// The number of tokens that were written.
     pub output: u64,
 }
 
 impl SampleRecord {
-    /// A record without an answer.
+    /// Returns a record without an answer.
     pub(crate) fn new(experiment: &str, sample: &str, outcome: SampleOutcome) -> Self {
         let (experiment, sample) = (experiment.to_owned(), sample.to_owned());
         Self { experiment, sample, outcome, output: None, latency_ms: 0.0, tokens: None }
     }
 
-    /// Whether the sample was judged.
+    /// Reports whether the sample was judged.
     pub(super) fn is_scored(&self) -> bool {
         matches!(self.outcome, SampleOutcome::Scored { .. })
     }
 
-    /// The score; 0 if there is none.
+    /// Returns the score, or 0 if there is none.
     pub fn score(&self) -> f64 {
         match self.outcome {
             SampleOutcome::Scored { score, .. } => score,
@@ -95,14 +95,14 @@ impl SampleRecord {
         }
     }
 
-    /// Whether the sample passed; a sample that was not judged did not.
+    /// Reports whether the sample passed. A sample that was not judged did not pass.
     pub fn passed(&self) -> bool {
         matches!(self.outcome, SampleOutcome::Scored { passed: true, .. })
     }
 }
 
-/// Takes the tokens out of an answer: `{"output": …, "tokens": {"input": 10, "output": 20}}`, with just these two keys. Any other answer stays as
-/// it is.
+/// Takes the tokens out of an answer of the form `{"output": …, "tokens": {"input": 10, "output": 20}}` that has only
+/// these two keys. Returns any other answer unchanged.
 pub(crate) fn opened(answer: Json) -> (Json, Option<Tokens>) {
     if let Json::Object(object) = &answer {
         let tokens = object.get("tokens").and_then(|it| serde_json::from_value(it.clone()).ok());

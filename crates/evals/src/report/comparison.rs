@@ -1,4 +1,4 @@
-//! Two experiments on the same samples.
+//! A comparison of two experiments on the same samples.
 #![expect(clippy::cast_precision_loss, reason = "counts of samples are small")]
 
 use serde::Serialize;
@@ -6,33 +6,33 @@ use serde::Serialize;
 use crate::SampleRecord;
 use crate::stats::{Interval, mcnemar, mean, mean_interval, permutation};
 
-/// Two experiments on the same samples, as far as both have a record of them.
+/// A comparison of two experiments on the samples that both have a record of.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ExperimentComparison {
     /// The first experiment.
     pub baseline: String,
-    /// The other one.
+    /// The other experiment.
     pub other: String,
-    /// How many samples both have.
+    /// The number of samples that both have a record of.
     pub pairs: usize,
-    /// Passed only in the first.
+    /// The number of samples that passed only in the first experiment.
     pub only_baseline: usize,
-    /// Passed only in the other.
+    /// The number of samples that passed only in the other experiment.
     pub only_other: usize,
-    /// The other's pass rate less the first's, on these samples.
+    /// The other experiment's pass rate minus the first's, on these samples.
     pub pass_difference: Option<f64>,
-    /// How likely such a difference is by chance alone.
+    /// The probability of such a difference by chance alone.
     pub pass_p: f64,
-    /// The same, adjusted for the number of comparisons.
+    /// The same probability, adjusted for the number of comparisons.
     pub pass_p_adjusted: f64,
-    /// The other's mean score less the first's, on these samples.
+    /// The other experiment's mean score minus the first's, on these samples.
     pub score_difference: Option<f64>,
-    /// How sure that is.
+    /// The 95 % interval of the difference.
     pub score_interval: Option<Interval>,
-    /// How likely such a difference is by chance alone.
+    /// The probability of such a difference by chance alone.
     pub score_p: f64,
-    /// The same, adjusted for the number of comparisons.
+    /// The same probability, adjusted for the number of comparisons.
     pub score_p_adjusted: f64,
 }
 
@@ -68,7 +68,8 @@ impl ExperimentComparison {
     }
 }
 
-/// The adjustment of Holm: the smallest of n p-values is multiplied by n, the next one by n - 1, and none is below the one before it.
+/// Adjusts p-values by Holm's method: the smallest of n p-values is multiplied by n, the next by n - 1, and so on, and
+/// none is below the one before it.
 pub(super) fn adjust(
     comparisons: &mut [ExperimentComparison],
     chance: impl Fn(&ExperimentComparison) -> f64,

@@ -13,31 +13,31 @@ use crate::{EvalJournal, EvalPlan, SampleRecord};
 pub struct EvalReport {
     /// Whether every sample of every experiment has a record.
     pub complete: bool,
-    /// How many samples there are.
+    /// The number of samples.
     pub samples: usize,
-    /// Identifies the data set.
+    /// The fingerprint of the data set.
     pub dataset: String,
-    /// How answers were judged.
+    /// The evaluator.
     pub evaluator: Json,
     /// The results of each experiment.
     pub experiments: Vec<ExperimentSummary>,
-    /// The first experiment compared with each of the others.
+    /// The comparisons of the first experiment with each of the others.
     pub comparisons: Vec<ExperimentComparison>,
-    /// How the numbers are computed.
+    /// The methods by which the numbers of a report are computed.
     pub methods: Methods,
 }
 
-/// How the numbers of a report are computed.
+/// The methods by which the numbers of a report are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Methods {
-    /// The intervals of pass rates.
+    /// The method for the intervals of pass rates.
     pub pass_interval: &'static str,
-    /// The intervals of means.
+    /// The method for the intervals of means.
     pub score_interval: &'static str,
-    /// The test of what passed.
+    /// The test for pass rates.
     pub pass_test: &'static str,
-    /// The test of scores.
+    /// The test for scores.
     pub score_test: &'static str,
     /// The adjustment for several comparisons.
     pub adjusted: &'static str,
@@ -52,7 +52,7 @@ const METHODS: Methods = Methods {
 };
 
 impl EvalReport {
-    /// The report of a journal.
+    /// Returns the report of a journal.
     pub fn of(plan: &EvalPlan, journal: &EvalJournal) -> Self {
         let rows: Vec<Vec<Option<&SampleRecord>>> = plan
             .experiments()

@@ -1,11 +1,11 @@
-//! What the records of an evaluation mean. A pure function of the plan and the records, in whichever order they came.
+//! What the records of an evaluation mean: a pure function of the plan and the records, independent of their order.
 //!
-//! Owns rates, means and comparisons. An error and a timeout are results: they have not passed, and their score is 0. A sample without a record is
-//! missing: it is counted, but in no rate, and makes the report incomplete.
+//! Owns rates, means and comparisons. Errors and timeouts are results: they have not passed, and their score is 0. A
+//! sample without a record is missing: it is counted, but belongs to no rate, and makes the report incomplete.
 //!
 //! - `evaluation_report`: the report.
-//! - `summary`: one experiment.
-//! - `comparison`: two experiments on the same samples.
+//! - `summary`: the results of one experiment.
+//! - `comparison`: a comparison of two experiments on the same samples.
 
 mod comparison;
 mod evaluation_report;

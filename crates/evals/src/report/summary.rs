@@ -6,22 +6,22 @@ use serde::Serialize;
 use crate::stats::{Interval, Spread, mean, mean_interval, wilson};
 use crate::{EvalPlan, Experiment, SampleOutcome, SampleRecord, SampleStage, Tokens};
 
-/// Into how many bins the scores are sorted.
+/// The number of bins for scores.
 const SCORE_BINS: usize = 10;
 
-/// How many samples ended how. Their sum is the number of samples.
+/// The number of samples for each way to end. They add up to the number of samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct OutcomeCounts {
-    /// Good enough.
+    /// Judged and good enough.
     pub passed: usize,
-    /// Judged, and not good enough.
+    /// Judged and not good enough.
     pub failed: usize,
-    /// Not answered, or not judged.
+    /// Not answered or not judged.
     pub errors: usize,
-    /// Not answered, or not judged, in time.
+    /// Not answered or not judged in time.
     pub timeouts: usize,
-    /// Without any record.
+    /// Without a record.
     pub missing: usize,
 }
 
@@ -29,44 +29,44 @@ pub struct OutcomeCounts {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Unscored {
-    /// Its id.
+    /// The id of the sample.
     pub sample: String,
     /// `error`, `timeout` or `missing`.
     pub kind: &'static str,
-    /// Who did not do it.
+    /// The step that failed.
     pub stage: Option<SampleStage>,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 
-/// What came of one experiment.
+/// The results of one experiment.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ExperimentSummary {
     /// The experiment.
     pub experiment: Experiment,
-    /// How its samples ended.
+    /// How the samples ended.
     pub counts: OutcomeCounts,
-    /// Passed, as a part of all that have a record.
+    /// The share of passed samples among all that have a record.
     pub pass_rate: Option<f64>,
-    /// How sure that is.
+    /// The 95 % interval of the pass rate.
     pub pass_interval: Option<Interval>,
-    /// The mean score of all that have a record.
+    /// The mean score of all samples that have a record.
     pub mean_score: Option<f64>,
-    /// How sure that is.
+    /// The 95 % interval of the mean score.
     pub score_interval: Option<Interval>,
-    /// How many scores of those that were judged are in each tenth from 0 to 1; the last one holds the 1.
+    /// The number of scores in each tenth from 0 to 1, among the judged samples. The last bin includes 1.
     pub scores: [usize; SCORE_BINS],
-    /// Milliseconds per answer, of those that were answered.
+    /// The milliseconds per answer, among the answered samples.
     pub latency_ms: Option<Spread>,
-    /// All of them, in the order of the samples, for plots.
+    /// The latencies of all answers in milliseconds, in the order of the samples, for plots.
     #[serde(skip)]
     pub latencies: Vec<f64>,
-    /// What all answers cost together.
+    /// The tokens that all answers cost together.
     pub tokens: Option<Tokens>,
-    /// How many answers told what they cost.
+    /// The number of answers that reported their tokens.
     pub tokens_told: usize,
-    /// All that have no score, in the order of the samples.
+    /// The samples without a score, in the order of the samples.
     pub unscored: Vec<Unscored>,
 }
 

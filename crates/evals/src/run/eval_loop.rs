@@ -14,26 +14,27 @@ use crate::{EvalError, Evaluator, Experiment, Responder, Sample, Snakepit};
 /// A sample of an experiment, as it travels through a mailbox. The reply is a [`SampleRecord`](crate::SampleRecord).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EvalRequest {
-    /// Who is asked, and with which arguments.
+    /// The experiment: the command and its arguments.
     pub experiment: Experiment,
-    /// What is asked.
+    /// The sample.
     pub sample: Sample,
 }
 
-/// The name of the failure of a request that wants no reply.
+/// The name of the failure of a request without `reply_to`.
 const NO_REPLY_TO: &str = "NoReplyTo";
 
 /// A loop that evaluates the samples of a mailbox and replies with their records.
 ///
-/// Errors and timeouts of a sample are records, and replied, too. An error that says nothing about the sample (a pool that is gone) fails the
-/// request: the policy says whether it comes again or is given up. A request that wants no reply is buried, since its result would be lost.
+/// Errors and timeouts of a sample are records, and are sent as replies, too. An error that says nothing about the
+/// sample (its pool is gone, for example) fails the request, and the policy decides whether the request is delivered
+/// again or given up. A request without `reply_to` is buried, because its result would be lost.
 #[derive(Debug)]
 pub struct EvalLoop {
     inner: MainLoop,
 }
 
 impl EvalLoop {
-    /// Asks a pool, one sample at a time.
+    /// Returns a loop that asks a pool, one sample at a time.
     pub fn new(
         name: impl Into<String>,
         mailbox: Arc<dyn Mailbox>,
@@ -43,7 +44,8 @@ impl EvalLoop {
         Self::build(name, mailbox, &Responder::pool(pit), evaluator)
     }
 
-    /// Asks any responder, one sample at a time: a pool, the handler of a [`MainLoop`], or an async function.
+    /// Returns a loop that asks any responder, one sample at a time: a pool, the handler of a [`MainLoop`], or an async
+    /// function.
     pub fn over(
         name: impl Into<String>,
         mailbox: Arc<dyn Mailbox>,
@@ -83,20 +85,20 @@ impl EvalLoop {
         Self { inner }.policy(DeadLetterPolicy::new())
     }
 
-    /// Evaluates up to this many samples at the same time; at least one.
+    /// Sets how many samples are evaluated at the same time, at least one.
     pub fn concurrency(mut self, samples: usize) -> Self {
         self.inner = self.inner.concurrency(samples);
         self
     }
 
-    /// What becomes of requests that failed.
+    /// Sets what happens to failed requests.
     pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
         self.inner = self.inner.policy(policy.include(NO_REPLY_TO));
         self
     }
 }
 
-/// The stacks of the workers that answer or judge.
+/// Returns the stacks of the workers that answer or judge.
 async fn stacks_of(pit: &Snakepit) -> Option<String> {
     let stacks = join_all(pit.pools().iter().map(|pool| pool.stacks_at(None))).await;
     let told: Vec<String> = stacks.into_iter().flatten().collect();

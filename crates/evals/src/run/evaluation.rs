@@ -16,24 +16,25 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Runs one sample at a time.
+    /// Returns an evaluation that runs one sample at a time.
     pub fn new(plan: EvalPlan) -> Self {
         Self { plan: Arc::new(plan), concurrency: 1 }
     }
 
-    /// Runs this many samples at a time. Samples beyond what the pool can serve at once wait for a worker, and their latency includes that.
+    /// Sets how many samples run at a time. Samples beyond what the pool can serve at once wait for a worker, and their
+    /// latency includes the wait.
     pub fn concurrency(mut self, samples: usize) -> Self {
         self.concurrency = samples.max(1);
         self
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Arc<EvalPlan> {
         &self.plan
     }
 
-    /// Runs the samples that the journal has no record of, and reports. A drop cancels what is under way; another run with the same journal goes
-    /// on from there.
+    /// Runs the samples that the journal has no record of, and returns the report. Dropping the future cancels the
+    /// running samples. Another run with the same journal continues from there.
     pub async fn run(
         &self,
         pit: &Snakepit,

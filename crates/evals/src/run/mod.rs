@@ -1,12 +1,12 @@
-//! From a sample to its record.
+//! How a sample becomes a record.
 //!
-//! Owns the order in which samples are run. It does not know how an answer is judged or what a report says.
+//! Owns the order in which samples run. Does not know how an answer is judged or what a report says.
 //!
 //! - `evaluation`: asks directly.
-//! - `remote_evaluation`: sends samples through a mailbox, and collects their records.
+//! - `remote_evaluation`: sends samples through a mailbox and collects their records.
 //! - `eval_loop`: evaluates the samples of a mailbox.
 //! - `sample_runner`: answers and judges one sample.
-//! - `progress`: how far an evaluation is.
+//! - `progress`: the progress of an evaluation.
 
 mod eval_loop;
 mod evaluation;

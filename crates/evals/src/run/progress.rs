@@ -1,25 +1,25 @@
-//! How far an evaluation is.
+//! The progress of an evaluation.
 
 use crate::{EvalJournal, EvalPlan, SampleOutcome, SampleRecord};
 
-/// How far an evaluation is.
+/// The progress of an evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct EvalProgress {
-    /// Results so far.
+    /// The number of results so far.
     pub done: usize,
-    /// Results in the end.
+    /// The number of results at the end.
     pub all: usize,
-    /// Samples that passed.
+    /// The number of samples that passed.
     pub passed: usize,
-    /// Samples that were not answered, or not judged.
+    /// The number of samples that were not answered or not judged.
     pub errors: usize,
-    /// Samples that were not answered, or not judged, in time.
+    /// The number of samples that were not answered or not judged in time.
     pub timeouts: usize,
 }
 
 impl EvalProgress {
-    /// The progress that a journal shows.
+    /// Returns the progress that a journal shows.
     pub fn of(plan: &EvalPlan, journal: &EvalJournal) -> Self {
         let mut progress = Self { all: plan.size(), ..Self::default() };
         journal.records().iter().for_each(|record| progress.count(record));

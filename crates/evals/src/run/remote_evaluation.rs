@@ -1,4 +1,4 @@
-//! An evaluation through mailboxes: samples go out through one, records come back through another.
+//! An evaluation through mailboxes: samples go out through one mailbox, and records come back through another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,19 +13,20 @@ use crate::mailbox::{
 };
 use crate::{EvalError, EvalJournal, EvalPlan, EvalReport, SampleOutcome, SampleRecord, SampleStage};
 
-/// How long one receive waits. Dead letters are looked at in between, since mailboxes do not notify of them.
+/// How long one receive waits. Between receives the dead letters are checked, because mailboxes do not notify of them.
 const RECEIVE_WAIT: Duration = Duration::from_millis(500);
 
-/// How many dead letters are looked at.
+/// The largest number of dead letters that are checked.
 const MAX_DEAD_LETTERS: usize = 10_000;
 
-/// How many requests are sent together.
+/// The number of requests that are sent together.
 const SEND_BATCH: usize = 100;
 
-/// Sends samples to an [`EvalLoop`](crate::EvalLoop), in this process or another, and collects their records.
+/// An evaluation that sends samples to an [`EvalLoop`](crate::EvalLoop), in this process or another, and collects their
+/// records.
 ///
-/// A reply is acknowledged once it is in the journal, so none is lost, and a reply that comes twice counts once. A request that was given up is an
-/// error on record. Records that have not come in time are missing, and the report says so.
+/// A reply is acknowledged once it is in the journal, so no reply is lost, and a duplicate counts once. A request that
+/// was given up is recorded as an error. Records that do not arrive in time are missing, and the report says so.
 #[derive(Debug)]
 pub struct RemoteEvaluation {
     plan: EvalPlan,
@@ -35,25 +36,26 @@ pub struct RemoteEvaluation {
 }
 
 impl RemoteEvaluation {
-    /// Sends to `requests` and receives from `replies`, which belongs to this evaluation alone.
+    /// Returns an evaluation that sends to `requests` and receives from `replies`, which belongs to this evaluation
+    /// alone.
     pub fn new(plan: EvalPlan, requests: Arc<dyn Mailbox>, replies: Arc<dyn Mailbox>) -> Self {
         Self { plan, requests, replies: TypedMailbox::over(replies), patience: Duration::from_mins(5) }
     }
 
-    /// How long to wait for another record; five minutes unless it is set.
+    /// Sets how long to wait for another record. The default is five minutes.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Sends the samples that the journal has no record of, collects their records, and reports.
+    /// Sends the samples that the journal has no record of, collects their records, and returns the report.
     pub async fn run(
         &self,
         journal: &mut EvalJournal,
         mut on_progress: impl FnMut(&EvalProgress),
     ) -> Result<EvalReport, EvalError> {
         let mut progress = EvalProgress::of(&self.plan, journal);
-        // Records that came since the last run need not be asked for again.
+        // Samples whose records have arrived since the last run need not be sent again.
         while self.collect(Duration::ZERO, journal, &mut progress).await? > 0 {}
         on_progress(&progress);
         let sent = self.send(journal).await?;
@@ -89,7 +91,7 @@ impl RemoteEvaluation {
         Ok(sent)
     }
 
-    /// Records the replies that have come; says how many there were.
+    /// Records the replies that have arrived. Returns how many there were.
     async fn collect(
         &self,
         wait: Duration,
@@ -99,7 +101,7 @@ impl RemoteEvaluation {
         let receive = ReceiveOptions::new().max_messages(MAX_MESSAGES).wait(wait);
         let replies = match self.replies.receive(receive).await {
             Ok(replies) => replies,
-            // A mailbox that fails for a while does not end the evaluation.
+            // A temporary failure of a mailbox does not end the evaluation.
             Err(error) if error.is_passing() && !wait.is_zero() => Vec::new(),
             Err(error) => return Err(error.into()),
         };
@@ -109,7 +111,7 @@ impl RemoteEvaluation {
             if belongs {
                 record(reply.value.clone(), journal, progress)?;
                 reach(LoopFailpoint::Noted);
-                // If the lease is over, the reply comes again, and counts once.
+                // If the lease has expired, the reply is delivered again and counts once.
                 let _ = reply.ack().await;
             } else {
                 let error = "it belongs to no sample of the evaluation".to_owned();
@@ -133,7 +135,7 @@ impl RemoteEvaluation {
                 DeadReason::Deliveries => {
                     format!("given up after {} deliveries", letter.message.delivery_count)
                 }
-                DeadReason::Expired => "its time to live was over".to_owned(),
+                DeadReason::Expired => "its time to live ran out".to_owned(),
                 other => other.kind().to_owned(),
             };
             let outcome = SampleOutcome::Error { stage: SampleStage::Delivery, message };

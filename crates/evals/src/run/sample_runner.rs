@@ -15,7 +15,7 @@ use crate::value::Args;
 use crate::{EvalError, Evaluator, Experiment, Responder, Sample, SampleOutcome, SampleRecord, SampleStage};
 use snakepit_protocol::args;
 
-/// Answers and judges samples.
+/// The code that answers and judges samples.
 #[derive(Clone)]
 pub(crate) struct SampleRunner {
     source: AnswerSource,
@@ -35,17 +35,17 @@ impl SampleRunner {
         }
     }
 
-    /// Fails if the evaluator asks a pool, and the responder has none.
+    /// Fails if the evaluator needs a pool and the responder has none.
     pub(super) fn check(responder: &Responder, evaluator: &Evaluator) -> Result<(), EvalError> {
         if evaluator.asks_a_pool() && responder.judges.is_none() {
             let reason =
-                "a pool judges, and there is none: name its engine with Responder::judges(&pit)".into();
+                "it needs a pool, and the responder has none: add an engine with Responder::judges(&pit)".into();
             return Err(EvalError::Evaluator { what: evaluator.to_json().to_string(), reason });
         }
         Ok(())
     }
 
-    /// The record of one sample.
+    /// Runs one sample and returns its record.
     pub(super) async fn run(
         &self,
         experiment: &Experiment,
@@ -110,12 +110,12 @@ impl SampleRunner {
         (answer, began.elapsed())
     }
 
-    /// How long the host's own code may take.
+    /// Returns how long the host's own code may take.
     pub(crate) fn host_timeout(&self) -> Duration {
         self.timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 
-    /// What a command of a pool says about an answer.
+    /// Asks a command of a pool to judge an answer.
     pub(crate) async fn ask_judge(
         &self,
         command: &str,
@@ -124,7 +124,7 @@ impl SampleRunner {
         arguments: impl Fn() -> Args,
     ) -> Result<Json, SampleFailure> {
         let Some(caller) = &self.judges else {
-            return Err(SampleFailure::error(SampleStage::Judge, "a pool judges, and there is none"));
+            return Err(SampleFailure::error(SampleStage::Judge, "the evaluator needs a pool, and the responder has none"));
         };
         let (stage, timeout) = (SampleStage::Judge, self.timeout);
         let question = PoolQuestion { command, pool, stage, sample, experiment: None, timeout };
@@ -132,7 +132,8 @@ impl SampleRunner {
     }
 }
 
-/// An input that is an object holds arguments by name, any other is the one argument.
+/// Returns the arguments of a call. An input that is an object holds arguments by name; any other input is the only
+/// argument.
 fn arguments(experiment: &Experiment, sample: &Sample) -> Args {
     match with_arguments(experiment, sample) {
         Json::Object(all) => Args::new(&all),
@@ -140,7 +141,7 @@ fn arguments(experiment: &Experiment, sample: &Sample) -> Args {
     }
 }
 
-/// Milliseconds, rounded to microseconds, so that a record reads well.
+/// Converts to milliseconds, rounded to microseconds, so that a record is readable.
 fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -1,20 +1,22 @@
-//! How sure a mean is, whatever the numbers look like.
+//! The confidence interval of a mean, without assumptions about the distribution.
 
 use super::Interval;
 use super::split_mix::SplitMix64;
 use super::spread::{mean, quantile};
 
-/// Any number will do, as long as it is always the same one.
+/// The seed. Any number will do, as long as it never changes.
 const SEED: u64 = 0x5eed_0001;
 
-/// How often the numbers are drawn again: the ends of the interval then move by about 1 % of its width.
+/// The number of resamplings. With this number the ends of the interval vary by about 1 % of its width.
 const ROUNDS: usize = 10_000;
 
-/// Many numbers need fewer rounds: their means are close together, and the full number of rounds would take minutes.
+/// The limit of draws. Many numbers need fewer rounds, because their means are close together, and the full number of
+/// rounds would take minutes.
 const DRAWS: usize = 50_000_000;
 const FEWEST_ROUNDS: usize = 1_000;
 
-/// The 95 % interval of a mean by the percentile bootstrap, with a fixed seed; none of less than two numbers.
+/// Returns the 95 % interval of a mean by the percentile bootstrap with a fixed seed, or `None` for fewer than two
+/// numbers.
 pub fn mean_interval(numbers: &[f64]) -> Option<Interval> {
     if numbers.len() < 2 {
         return None;
@@ -28,7 +30,7 @@ pub fn mean_interval(numbers: &[f64]) -> Option<Interval> {
         })
         .collect();
     means.sort_by(f64::total_cmp);
-    // Equal numbers have one mean; it must not differ by what adding them up costs.
+    // Equal numbers have one mean, which must not vary by rounding errors of the sum.
     if numbers.iter().all(|number| number.total_cmp(&numbers[0]).is_eq()) {
         let same = mean(numbers)?;
         return Some(Interval { low: same, high: same });
@@ -46,7 +48,7 @@ mod tests {
         assert_eq!(mean_interval(&numbers), mean_interval(&numbers));
     }
 
-    /// For many numbers the mean is normal, so that the interval must be the one of the textbook.
+    /// The mean of many numbers is normally distributed, so the interval must be the textbook interval.
     #[test]
     fn for_many_numbers_it_is_the_interval_of_the_textbook() {
         let numbers: Vec<f64> = (0..2_000).map(|number| f64::from(number % 2)).collect();
@@ -56,7 +58,7 @@ mod tests {
         assert!((interval.high - (0.5 + half)).abs() < 0.002, "{interval:?}");
     }
 
-    /// Of two numbers a and b, a quarter of all draws is (a, a) and a quarter (b, b): both ends are known.
+    /// Of all draws of two numbers a and b, a quarter is (a, a) and a quarter is (b, b), so both ends are known.
     #[test]
     fn of_two_numbers_the_ends_are_the_numbers() {
         let interval = mean_interval(&[1.0, 5.0]).expect("an interval");

@@ -1,12 +1,13 @@
-//! The statistics of a report. Everything here is a pure function: the same numbers give the same answer, since the seeds of random numbers are
-//! fixed. It knows nothing of samples and records.
+//! The statistics of a report. Every function is pure: the same numbers give the same result, because the seeds of
+//! random numbers are fixed. This module knows nothing of samples or records.
 //!
-//! - Pass rates: the interval of Wilson. It keeps its promise for few samples and for rates near 0 and 1, where the usual one
+//! - Pass rates: the Wilson interval. It holds for few samples and for rates near 0 and 1, where the usual interval
 //!   (rate ± 1.96 standard errors) does not, and it never leaves 0 to 1.
-//! - Means: the percentile bootstrap. Scores have no known distribution (often many 0 and 1), so none is assumed.
-//! - Two experiments, passed or not: the exact test of McNemar. Samples are the same for both, so only those count on which
-//!   they differ, and those are often too few for an approximation.
-//! - Two experiments, scores: the paired permutation test (signs of differences are flipped), exact for few differences.
+//! - Means: the percentile bootstrap. Scores have no known distribution (often many are 0 or 1), so none is assumed.
+//! - Pass rates of two experiments: the exact McNemar test. Both experiments run the same samples, so only those
+//!   samples count on which they differ, and these are often too few for an approximation.
+//! - Scores of two experiments: the paired permutation test, which flips the signs of differences. It is exact for few
+//!   differences.
 #![expect(clippy::cast_precision_loss, reason = "counts of samples are small")]
 
 mod bootstrap;

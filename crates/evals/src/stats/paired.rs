@@ -1,21 +1,22 @@
-//! Whether two experiments on the same samples differ by more than chance. Both tests have two sides.
+//! Whether two experiments on the same samples differ by more than chance. Both tests are two-sided.
 
 use super::split_mix::SplitMix64;
 
 const SEED: u64 = 0x5eed_0002;
 
-/// Up to so many differences all ways of flipping their signs are tried: 2^16 of them.
+/// The number of differences up to which all 2^16 ways to flip their signs are tried.
 const EXACT: usize = 16;
 
-/// Beyond that, so many are drawn.
+/// The number of random draws for more differences.
 const ROUNDS: u32 = 20_000;
 
-/// The exact test of McNemar: how likely at least so uneven a split is, if each sample on which two experiments differ falls to
-/// either with a chance of one half.
+/// Returns the p-value of the exact McNemar test: the probability of a split at least this uneven, if each sample on
+/// which two experiments differ falls to either with a probability of one half.
 pub fn mcnemar(only_first: usize, only_second: usize) -> f64 {
     let all = only_first + only_second;
     let fewer = only_first.min(only_second);
-    // Sum of the binomial distribution up to the smaller side. Logarithms, since 2^-all is soon too small for a number.
+    // The sum of the binomial distribution up to the smaller side. Computed with logarithms, because 2^-all soon
+    // underflows.
     let mut choose = 0.0_f64;
     let mut terms = Vec::with_capacity(fewer + 1);
     let half = -(all as f64) * std::f64::consts::LN_2;
@@ -23,19 +24,20 @@ pub fn mcnemar(only_first: usize, only_second: usize) -> f64 {
         terms.push(choose + half);
         choose += ((all - taken) as f64).ln() - ((taken + 1) as f64).ln();
     }
-    // The small ones first, so that they are not lost beside the large ones.
+    // The small terms come first, so that they are not lost beside the large ones.
     let side: f64 = terms.iter().map(|term| term.exp()).sum();
     (2.0 * side).min(1.0)
 }
 
-/// The paired permutation test: how likely a mean difference of at least this size is, if the sign of each difference is a
-/// matter of chance. Exact for up to 16 differences that are not zero; else by 20,000 draws with a fixed seed.
+/// Returns the p-value of the paired permutation test: the probability of a mean difference of at least this size, if
+/// the sign of each difference is random. Exact for up to 16 differences that are not zero. Otherwise estimated by
+/// 20,000 draws with a fixed seed.
 pub fn permutation(differences: &[f64]) -> f64 {
-    // Zeros change no sum.
+    // Zeros do not change any sum.
     let differences: Vec<f64> = differences.iter().copied().filter(|it| *it != 0.0).collect();
     let observed = differences.iter().sum::<f64>().abs();
     let size: f64 = differences.iter().map(|it| it.abs()).sum();
-    // Sums that are equal on paper may differ in their last digits.
+    // Mathematically equal sums may differ in their last digits.
     let is_as_far = |sum: f64| sum.abs() >= observed - size * 1e-12;
     if differences.len() <= EXACT {
         let ways = 1_u32 << differences.len();
@@ -53,7 +55,7 @@ pub fn permutation(differences: &[f64]) -> f64 {
             bits >> (at % 64) & 1 == 1
         }))
     });
-    // What was observed is one of the ways, too: so no draw makes it impossible.
+    // The observed signs are one of the possible ways, so the result is never zero.
     (as_far.count() as f64 + 1.0) / (f64::from(ROUNDS) + 1.0)
 }
 
@@ -70,7 +72,7 @@ mod tests {
         assert!((found - expected).abs() <= expected * 1e-9, "{found} instead of {expected}");
     }
 
-    /// Twice the lower tail of the binomial distribution, in fractions: 2 * (1 + 5) / 32, 2 * (1 + 10 + 45) / 1024, …
+    /// Twice the lower tail of the binomial distribution, as fractions: 2 * (1 + 5) / 32, 2 * (1 + 10 + 45) / 1024, …
     #[test]
     fn mcnemar_gives_the_fractions_of_the_textbook() {
         assert_close(mcnemar(1, 4), 12.0 / 32.0);
@@ -90,8 +92,8 @@ mod tests {
         assert!((0.0014..0.0019).contains(&uneven), "{uneven}");
     }
 
-    /// Darwin's maize, in Fisher's "The Design of Experiments" (1935), section 21: of the 32,768 ways 835 and 28 are as far on
-    /// one side, 1,726 in all.
+    /// Darwin's maize in Fisher's "The Design of Experiments" (1935), section 21. Of the 32,768 ways, 835 and 28 are at
+    /// least as extreme on one side, so 1,726 in all.
     #[test]
     fn permutation_counts_what_fisher_counted() {
         let maize = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48].map(f64::from);
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn many_differences_are_drawn_and_come_close_to_the_exact_answer() {
-        // Equal differences make it McNemar's question: 15 against 5 is 2 * 21700 / 2^20.
+        // With equal differences the test becomes McNemar's: 15 against 5 is 2 * 21700 / 2^20.
         let differences: Vec<f64> = (0..20).map(|at| if at < 15 { 0.5 } else { -0.5 }).collect();
         let drawn = permutation(&differences);
         assert!((drawn - mcnemar(15, 5)).abs() < 0.004, "{drawn}");

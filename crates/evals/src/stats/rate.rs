@@ -1,11 +1,11 @@
-//! How sure a rate is.
+//! The confidence interval of a rate.
 
 use super::Interval;
 
 /// The quantile of the normal distribution that leaves 2.5 % on either side.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// The 95 % interval of Wilson for `passed` of `all`; none of nothing.
+/// Returns the 95 % Wilson interval for `passed` of `all`, or `None` if `all` is 0.
 pub fn wilson(passed: usize, all: usize) -> Option<Interval> {
     if all == 0 {
         return None;
@@ -14,7 +14,7 @@ pub fn wilson(passed: usize, all: usize) -> Option<Interval> {
     let shrink = 1.0 + Z * Z / number;
     let middle = (rate + Z * Z / (2.0 * number)) / shrink;
     let half = Z / shrink * (rate * (1.0 - rate) / number + Z * Z / (4.0 * number * number)).sqrt();
-    // At the ends the formula gives exactly 0 and 1, but for the last digit.
+    // At the ends the formula gives 0 and 1, apart from the last digit.
     let low = if passed == 0 { 0.0 } else { (middle - half).max(0.0) };
     let high = if passed == all { 1.0 } else { (middle + half).min(1.0) };
     Some(Interval { low, high })
@@ -24,8 +24,8 @@ pub fn wilson(passed: usize, all: usize) -> Option<Interval> {
 mod tests {
     use super::*;
 
-    /// From Newcombe, "Two-sided confidence intervals for the single proportion" (1998), table I, method 3, rounded there
-    /// to four digits.
+    /// Newcombe, "Two-sided confidence intervals for the single proportion" (1998), table I, method 3, which rounds to
+    /// four digits.
     #[test]
     fn intervals_are_those_that_newcombe_lists() {
         for (passed, all, low, high) in [

@@ -1,6 +1,7 @@
-//! Random numbers that are the same in every run and in every version: SplitMix64, of Steele, Lea and Flood.
+//! Random numbers that are the same in every run and every version: SplitMix64 by Steele, Lea and Flood.
 //!
-//! The crate `fastrand` does not promise the same numbers for a seed in its next version, and reports must stay comparable.
+//! The crate `fastrand` may return other numbers for the same seed in its next version, but reports must stay
+//! comparable.
 
 pub(super) struct SplitMix64(u64);
 
@@ -17,7 +18,8 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `limit`. The high half of a product is even enough: it prefers no number by more than `limit` in 2^64.
+    /// Returns a number below `limit`. The high half of a product is uniform enough: it favors no number by more than
+    /// `limit` in 2^64.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         ((u128::from(self.next()) * limit as u128) >> 64) as usize
     }

@@ -1,11 +1,11 @@
-//! How numbers are spread: the mean, and which parts of them are below what.
+//! The mean and the quantiles of numbers.
 
-/// The mean; none of nothing.
+/// Returns the mean, or `None` for no numbers.
 pub fn mean(numbers: &[f64]) -> Option<f64> {
     (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
 }
 
-/// Where the given part of sorted numbers ends, between two of them in a straight line (as numpy and R do it).
+/// Returns the quantile at `part` of sorted numbers, interpolated linearly as in numpy and R.
 pub(super) fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = part.clamp(0.0, 1.0) * last as f64;
@@ -14,23 +14,23 @@ pub(super) fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64))
 }
 
-/// How numbers are spread.
+/// The distribution of numbers.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Spread {
     /// The mean.
     pub mean: f64,
-    /// Half of them are below.
+    /// The median.
     pub p50: f64,
-    /// Nine of ten are below.
+    /// The 90th percentile.
     pub p90: f64,
-    /// 99 of 100 are below.
+    /// The 99th percentile.
     pub p99: f64,
-    /// The largest.
+    /// The largest number.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these numbers; none of nothing.
+    /// Returns the spread of these numbers, or `None` for no numbers.
     pub fn of(numbers: &[f64]) -> Option<Self> {
         let mut sorted = numbers.to_vec();
         sorted.sort_by(f64::total_cmp);

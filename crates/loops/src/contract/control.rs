@@ -1,4 +1,4 @@
-//! The handle of a loop: it carries orders to the loop, and the loop's state back.
+//! The handle of a loop. It carries orders to the loop and the loop's state back.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,21 +12,21 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Beats, EndOrder, Heartbeat, Intake, LoopError, LoopOrders, locked};
 
-/// Stands for a deadline that is too far away to be a time.
+/// The time used for a deadline that is too far away to be an `Instant`.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
 tokio::task_local! {
-    /// The loop whose handler the task is.
+    /// The loop whose handler runs in this task.
     static WITHIN: Control;
 }
 
-/// The handle of a loop: its name, what is wanted of it, and its state. Clones share all of that.
+/// The handle of a loop: its name, its orders and its state. Clones share all of them.
 ///
 /// The [`run`](crate::Runnable::run) of a loop begins with [`Control::begin`].
 #[derive(Clone, Debug)]
 pub struct Control(Arc<ControlState>);
 
-/// A message that is being handled, for those who watch.
+/// A message that is being handled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct InFlight {
@@ -34,15 +34,15 @@ pub struct InFlight {
     pub message: String,
     /// The W3C trace context of the span that the message belongs to.
     pub trace: Option<String>,
-    /// When its handler was started.
+    /// When the handler started.
     pub since: std::time::Instant,
-    /// When its handler last reported progress; its start unless it has.
+    /// When the handler last reported progress, or else when it started.
     pub last_beat: std::time::Instant,
-    /// Tells this handling from an earlier one of the same message.
+    /// The number of this handling. It distinguishes the handling from an earlier one of the same message.
     pub number: u64,
 }
 
-/// Asks for the stacks of the code that handles messages.
+/// The function that collects the stacks of the code that handles messages.
 struct StackSource(Box<dyn Fn() -> BoxFuture<'static, Option<String>> + Send + Sync>);
 
 impl fmt::Debug for StackSource {
@@ -61,9 +61,9 @@ struct ControlState {
     has_begun: AtomicBool,
     was_cut_short: AtomicBool,
     in_flight: AtomicUsize,
-    /// Received, but not started.
+    /// The number of messages that were received but not started.
     waiting: AtomicUsize,
-    /// Notified when nothing may be in flight, and nothing waiting.
+    /// Notified when it is possible that no message is in flight and none is waiting.
     emptied: Notify,
     handled: AtomicU64,
     failed: AtomicU64,
@@ -74,7 +74,8 @@ struct ControlState {
 }
 
 impl ControlState {
-    /// A message that is started is in flight before it stops waiting, so that it always counts as one of both.
+    /// Reports whether no message is in flight or waiting. A started message is in flight before it stops waiting, so
+    /// it always counts.
     fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0 && self.in_flight.load(Ordering::SeqCst) == 0
     }
@@ -87,31 +88,31 @@ impl ControlState {
 }
 
 impl Control {
-    /// The handle of a new loop.
+    /// Returns the handle of a new loop.
     pub fn new(name: impl Into<String>) -> Self {
         Self(Arc::new(ControlState { name: name.into(), ..ControlState::default() }))
     }
 
-    /// The loop's name.
+    /// Returns the loop's name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What is wanted, and every change of it.
+    /// Returns a receiver of the orders and of every change of them.
     pub fn orders(&self) -> watch::Receiver<LoopOrders> {
         self.0.orders.subscribe()
     }
 
-    /// What is wanted now.
+    /// Returns the current orders.
     pub fn wanted(&self) -> LoopOrders {
         *self.0.orders.borrow()
     }
 
-    /// Tells the loop to finish, at once. The future says whether the loop ended in time and was not cut short. Of several deadlines the
-    /// latest holds.
+    /// Tells the loop at once to finish. The future returns whether the loop ended in time and was not cut short. Of
+    /// several deadlines the latest applies.
     ///
-    /// Inside one of the loop's own handlers, or for a group inside a handler of its loops, the future says `false` at once: the loop waits for
-    /// that handler.
+    /// The loop waits for its handlers. So inside a handler of the loop (for a group, inside a handler of one of its
+    /// loops) the future returns `false` at once.
     pub fn shutdown(&self, timeout: Duration) -> BoxFuture<'static, bool> {
         let now = Instant::now();
         let deadline = now.checked_add(timeout).unwrap_or_else(|| now + FAR);
@@ -131,36 +132,36 @@ impl Control {
         })
     }
 
-    /// Tells the loop to cancel what is in flight, give it back, and end.
+    /// Tells the loop to cancel the messages in flight, give them back, and end.
     pub fn stop_now(&self) {
         self.0.orders.send_modify(|orders| orders.end = EndOrder::Cut);
     }
 
-    /// Pauses or resumes the intake of messages; says whether that was a change.
+    /// Pauses or resumes the intake of messages. Reports whether that was a change.
     pub fn set_intake(&self, intake: Intake) -> bool {
         self.0.orders.send_if_modified(|orders| std::mem::replace(&mut orders.intake, intake) != intake)
     }
 
-    /// Whether the loop runs.
+    /// Reports whether the loop is running.
     pub fn running(&self) -> bool {
         *self.0.running.borrow()
     }
 
-    /// Whether the loop has ever run.
+    /// Reports whether the loop has ever run.
     pub fn has_begun(&self) -> bool {
         self.0.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Waits until the loop runs, or until it does not.
+    /// Waits until the loop is running, or until it is not.
     pub async fn until_running(&self, wanted: bool) {
         let mut running = self.0.running.subscribe();
-        // It cannot fail: this control holds the sender.
+        // This cannot fail, because this control holds the sender.
         let _ = running.wait_for(|running| *running == wanted).await;
     }
 
     /// Begins a run, which ends when the guard is dropped.
     pub fn begin(&self) -> Result<RunGuard, LoopError> {
-        // Before anybody can see that the loop runs, and judge it by its heartbeat.
+        // The first beat comes before other code can see that the loop runs and judge it by its heartbeat.
         self.0.has_begun.store(true, Ordering::Relaxed);
         self.0.heartbeat.beat();
         let begun = self.0.running.send_if_modified(|running| !std::mem::replace(running, true));
@@ -171,17 +172,18 @@ impl Control {
         Ok(RunGuard(self.clone()))
     }
 
-    /// Records, before the run ends, that not everything was finished: a shutdown that waits for the end then says `false`.
+    /// Records, before the run ends, that some work was not finished. A shutdown that waits for the end then returns
+    /// `false`.
     pub fn note_cut_short(&self) {
         self.0.was_cut_short.store(true, Ordering::Release);
     }
 
-    /// The loop's heartbeat.
+    /// Returns the loop's heartbeat.
     pub fn heartbeat(&self) -> &Heartbeat {
         &self.0.heartbeat
     }
 
-    /// Runs a handler of this loop, so that a [`Control::shutdown`] in the handler does not wait for itself.
+    /// Runs a handler of this loop in such a way that a [`Control::shutdown`] in the handler does not wait for itself.
     pub async fn within<F: Future>(&self, handler: F) -> F::Output {
         WITHIN.scope(self.clone(), handler).await
     }
@@ -196,7 +198,7 @@ impl Control {
         std::iter::successors(Some(self.clone()), group_of).any(|control| Arc::ptr_eq(&control.0, &other.0))
     }
 
-    /// Counts a message as being handled until the guard is dropped.
+    /// Counts a message as in flight until the guard is dropped.
     pub fn hold(&self, message: impl Into<String>, trace: Option<String>) -> InFlightGuard {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -207,12 +209,12 @@ impl Control {
         InFlightGuard { control: self.clone(), number }
     }
 
-    /// The messages that are being handled, the oldest first.
+    /// Returns the messages that are being handled, the oldest first.
     pub fn in_hand(&self) -> Vec<InFlight> {
         locked(&self.0.held).values().cloned().collect()
     }
 
-    /// Records the progress of a handler, which shows that the loop is alive, too.
+    /// Records progress of a handler, which is also a sign of life of the loop.
     pub(crate) fn note_progress(&self, number: u64) {
         self.0.heartbeat.beat();
         if let Some(held) = locked(&self.0.held).get_mut(&number) {
@@ -220,22 +222,22 @@ impl Control {
         }
     }
 
-    /// How many messages are being handled.
+    /// Returns how many messages are being handled.
     pub fn in_flight(&self) -> usize {
         self.0.in_flight.load(Ordering::SeqCst)
     }
 
-    /// How many messages were received and are not started.
+    /// Returns how many messages were received but not started.
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::SeqCst)
     }
 
-    /// How many messages the loop has handled in its life, whatever came of them.
+    /// Returns how many messages the loop has handled so far, with any result.
     pub fn handled(&self) -> u64 {
         self.0.handled.load(Ordering::Relaxed)
     }
 
-    /// How many of these failed; a message counts each time that it fails.
+    /// Returns how many of the handled messages failed. A message counts each time it fails.
     pub fn failed(&self) -> u64 {
         self.0.failed.load(Ordering::Relaxed)
     }
@@ -245,19 +247,19 @@ impl Control {
         self.0.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records how many messages were received and are not started.
+    /// Records how many messages were received but not started.
     pub fn note_waiting(&self, waiting: usize) {
         if self.0.waiting.swap(waiting, Ordering::SeqCst) != 0 {
             self.0.notify_if_empty();
         }
     }
 
-    /// Waits until no message is in flight, and none is waiting.
+    /// Waits until no message is in flight or waiting.
     pub async fn until_empty(&self) {
         loop {
             let emptied = self.0.emptied.notified();
             tokio::pin!(emptied);
-            // Before the check, so that a notification in between is not missed.
+            // Enabled before the check, so that no notification is missed.
             emptied.as_mut().enable();
             if self.0.is_empty() {
                 return;
@@ -266,7 +268,7 @@ impl Control {
         }
     }
 
-    /// Sets where the stacks of the code that handles messages come from. The first source stays.
+    /// Sets the source of the stacks of the code that handles messages. Only the first source counts.
     pub fn tell_stacks(
         &self,
         source: impl Fn() -> BoxFuture<'static, Option<String>> + Send + Sync + 'static,
@@ -274,7 +276,7 @@ impl Control {
         let _ = self.0.stacks.set(StackSource(Box::new(source)));
     }
 
-    /// The stacks of the code that handles messages, if there is a source for them.
+    /// Returns the stacks of the code that handles messages, if there is a source.
     pub fn stacks(&self) -> BoxFuture<'static, Option<String>> {
         match self.0.stacks.get() {
             Some(source) => source.0(),
@@ -282,17 +284,17 @@ impl Control {
         }
     }
 
-    /// What keeps the loop from its work, if anything, as text.
+    /// Returns what keeps the loop from working, if anything.
     pub fn trouble(&self) -> Option<String> {
         self.0.trouble.borrow().clone()
     }
 
-    /// What keeps the loop from its work, and every change of it.
+    /// Returns a receiver of what keeps the loop from working, and of every change of it.
     pub fn troubles(&self) -> watch::Receiver<Option<String>> {
         self.0.trouble.subscribe()
     }
 
-    /// Records what keeps the loop from its work, or that nothing does any longer.
+    /// Records what keeps the loop from working, or that nothing does.
     pub fn set_trouble(&self, trouble: Option<String>) {
         self.0.trouble.send_if_modified(|known| {
             let changed = *known != trouble;
@@ -302,7 +304,7 @@ impl Control {
     }
 }
 
-/// A run of a loop, until this is dropped.
+/// The guard of a run of a loop. The run ends when the guard is dropped.
 #[derive(Debug)]
 #[must_use = "the run ends when this is dropped"]
 pub struct RunGuard(Control);
@@ -314,7 +316,7 @@ impl Drop for RunGuard {
     }
 }
 
-/// A message that is being handled, until this is dropped.
+/// The guard of a message that is being handled. The message is in flight until the guard is dropped.
 #[derive(Debug)]
 #[must_use = "the message is no longer in flight when this is dropped"]
 pub struct InFlightGuard {
@@ -323,7 +325,7 @@ pub struct InFlightGuard {
 }
 
 impl InFlightGuard {
-    /// How the message's handler reports progress.
+    /// Returns the handle with which the message's handler reports progress.
     pub fn beats(&self) -> Beats {
         Beats::new(self.control.clone(), self.number)
     }

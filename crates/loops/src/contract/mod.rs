@@ -1,12 +1,13 @@
-//! What every loop is, and how others speak to it.
+//! What every loop is, and how other code controls it.
 //!
-//! Owns the state that a loop shares with others. It knows no mailbox, no handler and no pool: a loop of any kind fits.
+//! Owns the state that a loop shares with other code. Knows no mailbox, no handler and no pool, so that any kind of
+//! loop fits.
 //!
 //! - `runnable`: the trait of all loops, the options of a run, and why a run fails.
-//! - `orders`: what others want of a loop.
-//! - `control`: the handle that carries orders to a loop, and its state back.
-//! - `scope`: a loop in a task of its own, which ends when its scope is left.
-//! - `signals`: a loop that the signals of the process end.
+//! - `orders`: the orders that a loop must follow.
+//! - `control`: the handle that carries orders to a loop and the loop's state back.
+//! - `scope`: a loop in its own task, which ends when its scope is left.
+//! - `signals`: ends a loop on the signals of the process.
 
 mod control;
 mod orders;

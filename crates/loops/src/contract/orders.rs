@@ -1,4 +1,4 @@
-//! What others want of a loop.
+//! The orders that a loop must follow.
 
 use tokio::time::Instant;
 
@@ -6,45 +6,45 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Intake {
-    /// It takes them.
+    /// The loop takes new messages.
     #[default]
     Open,
-    /// It finishes what it has, and waits.
+    /// The loop finishes the messages that it has, and waits.
     Paused,
 }
 
-/// Whether a loop is to end, and how.
+/// Whether and how a loop must end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndOrder {
-    /// It goes on.
+    /// The loop continues.
     #[default]
     Not,
-    /// Messages in flight complete, messages that were not started go back.
+    /// Messages in flight complete, and messages that were not started go back.
     Finish,
     /// Messages in flight are cancelled and go back, too.
     Cut,
 }
 
-/// What others want of a loop.
+/// The orders that a loop must follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct LoopOrders {
-    /// Whether it takes new messages.
+    /// Whether the loop takes new messages.
     pub intake: Intake,
-    /// Whether it is to end; never withdrawn.
+    /// Whether the loop must end. This order is never withdrawn.
     pub end: EndOrder,
-    /// The deadline of the loop's end. Leases are not extended after it.
+    /// The deadline for the end of the loop. Leases are not extended after it.
     pub deadline: Option<Instant>,
 }
 
 impl LoopOrders {
-    /// Whether new messages are wanted.
+    /// Reports whether the loop may receive new messages.
     pub fn receives(&self) -> bool {
         self.end == EndOrder::Not && self.intake == Intake::Open
     }
 
-    /// Whether the deadline of the loop's end has passed, or the loop was cut short.
+    /// Reports whether the deadline for the end has passed, or the loop was cut short.
     pub fn is_overdue(&self) -> bool {
         self.end == EndOrder::Cut || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }

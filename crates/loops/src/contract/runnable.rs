@@ -8,48 +8,48 @@ use futures_util::future::BoxFuture;
 use crate::mailbox::{MailboxError, ReceiveOptions};
 use crate::{Control, Heartbeat, Intake};
 
-/// How long a shutdown waits by default.
+/// The default time that a shutdown waits.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a loop ended, unless it was told to. Errors of handlers and of mailboxes end no loop.
+/// The reason why a loop ended without an order. Errors of handlers and of mailboxes do not end a loop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoopError {
-    /// The loop runs already.
-    #[error("the loop {0} runs already: wait for its end, or make another loop")]
+    /// The loop is already running.
+    #[error("the loop {0} is already running: wait until it ends, or create another loop")]
     RunsAlready(String),
-    /// An option of the run is out of its range, or the mailbox refused the policy's limit.
+    /// An option of the run is out of range, or the mailbox rejected the policy's limit.
     #[error("the loop cannot run with these options")]
     Options(#[source] MailboxError),
     /// The loop panicked.
     #[error("the loop {name} panicked: {reason}")]
     Panicked {
-        /// The loop's name.
+        /// The name of the loop.
         name: String,
         /// The panic's message.
         reason: String,
     },
-    /// The loop lacks something that it needs: a pool, a command, a thread.
+    /// The loop lacks something that it needs: a pool, a command or a thread.
     #[error("the loop {name} failed: {reason}")]
     Failed {
-        /// The loop's name.
+        /// The name of the loop.
         name: String,
-        /// What is missing, as text.
+        /// What is missing.
         reason: String,
     },
 }
 
-/// How a loop runs.
+/// The options of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RunOptions {
-    /// The loop ends by itself after this many receives, with or without messages; `None`: it does not.
+    /// The number of receives after which the loop ends, with or without messages. `None` means no limit.
     pub max_iterations: Option<u64>,
-    /// How long messages are leased, more than 0 s and up to 12 h. Leases are extended while the loop has the messages.
+    /// How long messages are leased: more than 0 s and up to 12 h. Leases are extended while the loop has the messages.
     pub visibility_timeout: Duration,
-    /// How long one receive waits for messages, 0 s to 20 s. A loop that is ordered to end does not wait.
+    /// How long one receive waits for messages, from 0 s to 20 s. A loop that must end does not wait.
     pub wait: Duration,
-    /// How long the caller of a shutdown is going to wait. A loop whose leases are too short for that warns.
+    /// How long the caller of a shutdown will wait. The loop warns if its leases are too short for that.
     pub shutdown_timeout: Duration,
 }
 
@@ -65,12 +65,13 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
-    /// Runs until it is ordered to end, with leases of five minutes and waits of twenty seconds.
+    /// Returns options for a run that continues until it is told to end, with leases of five minutes and waits of
+    /// twenty seconds.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends by itself after this many receives.
+    /// Ends the run after this many receives.
     pub fn max_iterations(mut self, iterations: u64) -> Self {
         self.max_iterations = Some(iterations);
         self
@@ -82,19 +83,19 @@ impl RunOptions {
         self
     }
 
-    /// Waits this long in one receive.
+    /// Waits this long for messages in one receive.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// How long the caller of a shutdown is going to wait.
+    /// Sets how long the caller of a shutdown will wait.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// Checks the ranges. Every loop does that first.
+    /// Checks the ranges. Every loop does this first.
     pub fn check(&self) -> Result<(), LoopError> {
         if self.visibility_timeout.is_zero() {
             return Err(LoopError::Options(MailboxError::OutOfRange {
@@ -106,7 +107,7 @@ impl RunOptions {
         self.receive(1).check().map_err(LoopError::Options)
     }
 
-    /// A receive of up to this many messages.
+    /// Returns the options of a receive of up to this many messages.
     pub(crate) fn receive(&self, messages: usize) -> ReceiveOptions {
         ReceiveOptions::new()
             .max_messages(messages)
@@ -115,27 +116,28 @@ impl RunOptions {
     }
 }
 
-/// A loop. It needs a [`Control`] and a `run`; everything else follows from them.
+/// A loop. It needs a [`Control`] and a `run`; the other methods follow from them.
 pub trait Runnable: fmt::Debug + Send + Sync {
-    /// The loop's handle.
+    /// Returns the handle of the loop.
     fn control(&self) -> &Control;
 
-    /// Handles messages until [`Runnable::shutdown`], the last iteration, or the end of the mailbox. After a shutdown, even one before the run,
-    /// it returns at once. It begins with [`Control::begin`], and beats the [`Heartbeat`] in each iteration.
+    /// Handles messages until [`Runnable::shutdown`], the last iteration or the end of the mailbox. After a shutdown,
+    /// even one before the run, it returns at once. An implementation begins with [`Control::begin`] and beats the
+    /// [`Heartbeat`] in each iteration.
     fn run(&self, options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>>;
 
-    /// The loop's name.
+    /// Returns the name of the loop.
     fn name(&self) -> &str {
         self.control().name()
     }
 
-    /// Tells the loop to finish at once, whether or not the future is awaited. The future says whether the loop ended in time
-    /// ([`SHUTDOWN_TIMEOUT`] is the usual one). See [`Control::shutdown`].
+    /// Tells the loop at once to finish, whether or not the future is awaited. The future returns whether the loop
+    /// ended in time ([`SHUTDOWN_TIMEOUT`] is the usual timeout). See [`Control::shutdown`].
     fn shutdown(&self, timeout: Duration) -> BoxFuture<'static, bool> {
         self.control().shutdown(timeout)
     }
 
-    /// Cancels what is in flight, gives it back, and ends the loop.
+    /// Cancels the messages in flight, gives them back, and ends the loop.
     fn stop_now(&self) {
         self.control().stop_now();
     }
@@ -145,12 +147,12 @@ pub trait Runnable: fmt::Debug + Send + Sync {
         self.control().set_intake(intake);
     }
 
-    /// Whether the loop runs.
+    /// Reports whether the loop is running.
     fn running(&self) -> bool {
         self.control().running()
     }
 
-    /// The loop's heartbeat.
+    /// Returns the heartbeat of the loop.
     fn heartbeat(&self) -> &Heartbeat {
         self.control().heartbeat()
     }

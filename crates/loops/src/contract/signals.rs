@@ -1,4 +1,4 @@
-//! A loop that the signals of the process end.
+//! Ends a loop on the signals of the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::Runnable;
 use crate::lifecycle::{CallbackId, ShutdownCoordinator};
 
-/// Lets signals end a loop, as a [`LoopGroup`](crate::LoopGroup) does with its own: the first signal lets the loop finish within `timeout`, the
-/// second stops it now, and the third ends the process. Returns the callbacks of the first and of the second signal, to unregister them.
+/// Makes signals end a loop, as a [`LoopGroup`](crate::LoopGroup) does for its own loops. The first signal lets the
+/// loop finish within `timeout`, the second stops it now, and the third ends the process. Returns the callbacks of the
+/// first and the second signal, so that you can unregister them.
 ///
 /// ```no_run
 /// # use std::sync::Arc;

@@ -8,18 +8,18 @@ use crate::mailbox::Backoff;
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub enum CrashPolicy {
-    /// The others are shut down, and the group's run ends with the error.
+    /// The other loops are shut down, and the group's run ends with the error.
     #[default]
     StopAll,
-    /// The loop runs again after a pause, which doubles with each crash; after a run longer than the longest pause, it starts over with the
-    /// first.
+    /// The loop runs again after a pause, which doubles with each crash. After a run longer than the longest pause, the
+    /// pauses start over with the first.
     Restart(Backoff),
-    /// The others go on.
+    /// The other loops continue.
     Ignore,
 }
 
 impl CrashPolicy {
-    /// Runs the loop again, after 100 ms at first and 30 s at most.
+    /// Returns the policy that restarts the loop, after 100 ms at first and 30 s at most.
     pub fn restart() -> Self {
         Self::Restart(Backoff::new(Duration::from_millis(100), Duration::from_secs(30)))
     }

@@ -1,4 +1,4 @@
-//! Loops that run as one.
+//! A group of loops that run as one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use crate::{
     Control, EndOrder, Intake, LoopError, LoopHealth, RunOptions, Runnable, SHUTDOWN_TIMEOUT, Watchdog,
 };
 
-/// Whether a group answers signals.
+/// Whether a group handles signals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SignalHandling {
     Answer,
     Leave,
 }
 
-/// Why the run of a group failed.
+/// The reason why the run of a group failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
-    /// A loop crashed, and the policy is to stop all.
+    /// A loop crashed, and the policy stops all loops.
     #[error("the loop {name} crashed, and the group was stopped")]
     Crashed {
         /// The loop's name.
@@ -31,10 +31,10 @@ pub enum GroupError {
         #[source]
         source: LoopError,
     },
-    /// The options are out of range, or the group runs already.
+    /// The options are out of range, or the group is already running.
     #[error(transparent)]
     Run(#[from] LoopError),
-    /// Signals cannot be answered.
+    /// Signals cannot be handled.
     #[error(transparent)]
     SignalHandling(#[from] CoordinatorError),
     /// The watchdog's thread cannot be started.
@@ -48,17 +48,18 @@ pub enum GroupError {
 pub struct GroupEnd {
     /// Whether all loops ended in time, and none crashed meanwhile or was cut short.
     pub is_clean: bool,
-    /// The exit status for the process: 0, 1 if a loop did not end in time or crashed meanwhile, 128 + n if signal n cut the run short.
+    /// The exit status for the process: 0, or 1 if a loop crashed meanwhile or did not end in time, or 128 + n if
+    /// signal n cut the run short.
     pub status: u8,
 }
 
-/// How many messages a group still has.
+/// The number of messages that a group still has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct RemainingMessages {
-    /// Messages that are being handled.
+    /// The number of messages that are being handled.
     pub in_flight: usize,
-    /// Messages that were received and are not started.
+    /// The number of messages that were received but not started.
     pub waiting: usize,
 }
 
@@ -68,7 +69,7 @@ pub(super) struct GroupMember {
     pub(super) priority: i32,
 }
 
-/// Loops that run as one. A group is a loop itself.
+/// A group of loops that run as one. A group is a loop itself.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -89,7 +90,7 @@ pub struct LoopGroup {
 }
 
 impl LoopGroup {
-    /// A group without loops.
+    /// Returns a group without loops.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             control: Control::new(name),
@@ -111,37 +112,37 @@ impl LoopGroup {
         self
     }
 
-    /// What the group does when one of its loops crashes.
+    /// Sets what the group does when one of its loops crashes.
     pub fn crash_policy(mut self, policy: CrashPolicy) -> Self {
         self.crash = policy;
         self
     }
 
-    /// How long a shutdown by a signal, a crash or [`LoopGroup::end`] may take.
+    /// Sets how long a shutdown by a signal, a crash or [`LoopGroup::end`] may take.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// Watches the loops.
+    /// Adds a watchdog that watches the loops.
     pub fn watchdog(mut self, watchdog: Watchdog) -> Self {
         self.watchdog = Some(watchdog);
         self
     }
 
-    /// The loops of the group.
+    /// Returns the loops of the group.
     pub fn loops(&self) -> impl Iterator<Item = &Arc<dyn Runnable>> {
         self.members.iter().map(|member| &member.runnable)
     }
 
-    /// Runs all loops until they have ended, by themselves or by SIGTERM or SIGINT: the first signal shuts the group down, the second stops it now,
-    /// the third ends the process. The signal handlers stay installed afterwards.
+    /// Runs all loops until they have ended, by themselves or on SIGTERM or SIGINT. The first signal shuts the group
+    /// down, the second stops it now, and the third ends the process. The signal handlers stay installed afterwards.
     pub async fn run(&self, options: RunOptions) -> Result<GroupEnd, GroupError> {
         self.run_with(options, SignalHandling::Answer).await
     }
 
-    /// Runs all loops until they have ended, and leaves signals to others. A [`LoopScope`](crate::LoopScope), and a group that this one is a loop of, run a
-    /// group in this way.
+    /// Runs all loops until they have ended, and does not handle signals. A [`LoopScope`](crate::LoopScope) and a group
+    /// within a group run this way.
     pub async fn run_without_signals(&self, options: RunOptions) -> Result<GroupEnd, GroupError> {
         self.run_with(options, SignalHandling::Leave).await
     }
@@ -160,7 +161,8 @@ impl LoopGroup {
         self.shutdown(self.shutdown_timeout)
     }
 
-    /// Pauses all loops: messages in flight complete, messages that were not started go back. [`LoopGroup::resume`] ends the pause.
+    /// Pauses all loops: messages in flight complete, and messages that were not started go back. [`LoopGroup::resume`]
+    /// ends the pause.
     pub fn drain(&self) -> RemainingMessages {
         self.set_intake(Intake::Paused);
         self.left()
@@ -171,7 +173,7 @@ impl LoopGroup {
         self.set_intake(Intake::Open);
     }
 
-    /// How many messages the loops still have.
+    /// Returns how many messages the loops still have.
     pub fn left(&self) -> RemainingMessages {
         let mut left = RemainingMessages::default();
         for member in self.loops() {
@@ -186,8 +188,8 @@ impl LoopGroup {
         join_all(self.loops().map(|member| member.control().until_empty())).await;
     }
 
-    /// Whether all loops beat their hearts. A message that takes long does not make a group dead, unless the watchdog has a
-    /// [limit](Watchdog::liveness_limit) for that.
+    /// Reports whether the heartbeats of all loops are recent. A slow message does not make a group dead, unless the
+    /// watchdog has a [limit](Watchdog::liveness_limit) for it.
     pub fn is_alive(&self) -> bool {
         let limits = self.watchdog.unwrap_or_default();
         self.loops().all(|runnable| {
@@ -198,7 +200,7 @@ impl LoopGroup {
         })
     }
 
-    /// Whether all loops run, take messages and have no trouble.
+    /// Reports whether all loops run, take messages and have no trouble.
     pub fn is_ready(&self) -> bool {
         let serves = |it: &LoopHealth| {
             it.running && it.intake == Intake::Open && it.end == EndOrder::Not && it.trouble.is_none()
@@ -206,12 +208,12 @@ impl LoopGroup {
         self.running() && self.control.wanted().receives() && self.health().iter().all(serves)
     }
 
-    /// Whether all loops have begun.
+    /// Reports whether all loops have begun.
     pub fn has_started(&self) -> bool {
         self.health().iter().all(|it| it.has_begun)
     }
 
-    /// The state of each loop.
+    /// Returns the state of each loop.
     pub fn health(&self) -> Vec<LoopHealth> {
         self.loops().map(|runnable| LoopHealth::of(runnable.control())).collect()
     }
@@ -222,7 +224,7 @@ impl Runnable for LoopGroup {
         &self.control
     }
 
-    /// As [`LoopGroup::run_without_signals`].
+    /// Runs the group as [`LoopGroup::run_without_signals`] does.
     fn run(&self, options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
         Box::pin(async move {
             match self.run_without_signals(options).await {

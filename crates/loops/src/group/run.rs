@@ -1,4 +1,4 @@
-//! The run of a group: loops end, crash and are restarted, until the end comes for all of them.
+//! The run of a group: loops end, crash and are restarted, until all of them must end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::lifecycle::{ShutdownCoordinator, Stage};
 use crate::telemetry::{Event, Level, emit_with};
 use crate::{EndOrder, HandlerFailure, LoopError, LoopOrders, RunOptions};
 
-/// How long loops may take to give messages back after a stop now. Leases of the rest run out.
+/// The time in which loops may give messages back after a stop now. The leases of the rest run out.
 const CUT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The exit status after a stop now without a signal.
 const CUT_STATUS: u8 = 1;
 
-/// Which loop of the group.
+/// The index of a loop in the group.
 type Index = usize;
 
 struct RunningMember {
@@ -37,14 +37,14 @@ struct GroupRun<'a> {
     options: RunOptions,
     tasks: JoinSet<Result<(), LoopError>>,
     running: HashMap<Id, RunningMember>,
-    /// When which loops are to run again.
+    /// The loops that will run again, and when.
     restarts: Vec<(Instant, Index)>,
     crashes: HashMap<Index, u32>,
     crashed: Option<GroupError>,
-    /// A loop that was to finish has crashed instead: its messages in flight did not complete.
+    /// Whether a loop that should finish crashed instead, so that its messages in flight did not complete.
     has_crashed_late: bool,
     shutdown: Option<BoxFuture<'a, ()>>,
-    /// When everything that still runs is dropped; none unless the group is ending.
+    /// When all loops that are still running are dropped. `None` unless the group is ending.
     limit: Option<Instant>,
     /// The exit status of a run that was cut short.
     cut_status: Option<u8>,
@@ -61,7 +61,8 @@ pub(super) async fn run(
         SignalHandling::Answer => Some(ShutdownCoordinator::install()?.stages()),
         SignalHandling::Leave => None,
     };
-    // Bounded by the messages in flight: the watchdog reports each stuck message or loop once.
+    // The number of entries is bounded by the messages in flight, because the watchdog reports each stuck message or
+    // loop once.
     let (restart, stuck) = mpsc::unbounded_channel();
     let start = |watchdog| WatchdogGuard::start(watchdog, group.loops().cloned().collect(), restart);
     let _watchdog = group.watchdog.map(start).transpose().map_err(GroupError::Watchdog)?;
@@ -88,7 +89,7 @@ impl GroupRun<'_> {
         let stage = stages.as_ref().map_or(Stage::Running, |stages| *stages.borrow());
         self.obey(*orders.borrow(), stage);
         if self.is_ending() {
-            // The end was ordered before the run: nothing is received.
+            // The end was ordered before the run, so nothing is received.
             return self.ended(true);
         }
         for index in 0..self.group.members.len() {
@@ -102,7 +103,7 @@ impl GroupRun<'_> {
                 return self.ended(true);
             }
             if self.limit.is_some_and(|limit| limit <= Instant::now()) {
-                // Everything that still runs is dropped here, and its leases run out.
+                // All loops that are still running are dropped here, and their leases run out.
                 return self.ended(false);
             }
             let restarts = self.restarts.iter().map(|(at, _)| *at).filter(|_| !self.is_ending());
@@ -111,7 +112,7 @@ impl GroupRun<'_> {
                 biased;
                 Some(joined) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => self.joined(joined),
                 _ = orders.changed() => {}
-                // An error means that the coordinator was reset: no signal comes any longer.
+                // An error means that the coordinator was reset, and no more signals will come.
                 Some(Ok(())) = OptionFuture::from(stages.as_mut().map(watch::Receiver::changed)) => {}
                 Some(index) = self.stuck.recv() => self.abort_stuck(index),
                 Some(()) = OptionFuture::from(self.shutdown.as_mut()) => self.shutdown = None,
@@ -141,7 +142,7 @@ impl GroupRun<'_> {
         }
     }
 
-    /// Begins the end, or cuts it short, if that is wanted.
+    /// Begins the end or cuts it short, if ordered.
     fn obey(&mut self, wanted: LoopOrders, stage: Stage) {
         let timeout = self.group.shutdown_timeout;
         if !self.is_ending() && wanted.end >= EndOrder::Finish {
@@ -167,7 +168,7 @@ impl GroupRun<'_> {
         self.shutdown = Some(Box::pin(shut_down(&self.group.members, deadline)));
     }
 
-    /// Stops all loops now; only the first cut counts.
+    /// Stops all loops now. Only the first cut counts.
     fn cut(&mut self, status: u8) {
         if self.cut_status.is_some() {
             return;
@@ -186,7 +187,7 @@ impl GroupRun<'_> {
         let error = match joined {
             Ok((_, Ok(()))) => return,
             Ok((_, Err(error))) => error,
-            // The watchdog wants a restart.
+            // The watchdog aborted the task to restart the loop.
             Err(error) if error.is_cancelled() => return self.restarts.push((Instant::now(), index)),
             Err(error) => {
                 let reason = HandlerFailure::of_panic(&*error.into_panic()).message;

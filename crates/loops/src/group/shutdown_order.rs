@@ -1,4 +1,5 @@
-//! In which order the loops of a group end: all of one priority at once, the lowest priority first, under one deadline.
+//! The order in which the loops of a group end: the lowest priority first, all loops of one priority together, under
+//! one deadline.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +8,10 @@ use tokio::time::{Instant, timeout};
 
 use super::loop_group::GroupMember;
 
-/// Tells the loops to finish, priority by priority; returns when the last loops have ended, or their time is over.
+/// Tells the loops to finish, priority by priority. Returns when the last loops have ended or their time is over.
 ///
-/// The time that is left is divided evenly among the priorities that are left. A loop that is not done in its share may go on until the deadline.
+/// Divides the remaining time evenly among the remaining priorities. A loop that does not finish in its share may
+/// continue until the deadline.
 pub(super) async fn shut_down(members: &[GroupMember], deadline: Instant) {
     let mut levels: BTreeMap<i32, Vec<&GroupMember>> = BTreeMap::new();
     for member in members {
@@ -19,7 +21,7 @@ pub(super) async fn shut_down(members: &[GroupMember], deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         let ends: Vec<_> = level.iter().map(|member| member.runnable.shutdown(left)).collect();
         let share = left / u32::try_from(levels.len() + 1).unwrap_or(u32::MAX);
-        // The group waits for the loops that are not done.
+        // The group itself waits for the loops that have not finished.
         let _ = timeout(share, join_all(ends)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Why a handling failed, by the names that policies know.
+//! The failure of a handler, with the names that policies match.
 
 use std::any::Any;
 use std::error::Error;
@@ -9,38 +9,38 @@ use crate::CallError;
 use crate::causes::with_causes;
 use crate::mailbox::DeadLetterPolicy;
 
-/// Why a message could not be handled. `?` converts any error but a boxed one, which [`HandlerFailure::of`] takes; a handler may return boxed errors as
-/// they are.
+/// The reason why a message could not be handled. `?` converts any error except a boxed one, which
+/// [`HandlerFailure::of`] takes. A handler may also return boxed errors directly.
 ///
-/// A [`DeadLetterPolicy`] knows a failure by its name: the type of the worker's exception, the variant of a [`CallError`], or else the name of the
-/// error's type. A type that is only called `Error` has its module before it: `io::Error`, `serde_json::Error`. A panic is called `panic`, and a
-/// reply that cannot be delivered `ReplyFailed`.
+/// A [`DeadLetterPolicy`] matches a failure by its name: the type of the worker's exception, the variant of a
+/// [`CallError`], or else the name of the error's type. A type that is just called `Error` is prefixed by its module:
+/// `io::Error`, `serde_json::Error`. A panic is called `panic`, and a reply that cannot be delivered `ReplyFailed`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct HandlerFailure {
-    /// The name that policies know.
+    /// The name that policies match.
     pub name: String,
-    /// What happened, as text without the name; empty if the error has no more to say than its name.
+    /// The description of the error, without the name. Empty if the error has nothing to add to its name.
     pub message: String,
-    /// Other names that policies know: the variant of an enum, the [`io::ErrorKind`] of an [`io::Error`], the kind of a worker's error
-    /// (`exception`, `bad_argument`, …).
+    /// Further names that policies match: the variant of an enum, the [`io::ErrorKind`] of an [`io::Error`], the kind
+    /// of a worker's error (`exception`, `bad_argument`, …).
     pub kinds: Vec<String>,
 }
 
 impl HandlerFailure {
-    /// A failure of this name.
+    /// Returns a failure with this name.
     pub fn new(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self { name: name.into(), message: message.into(), kinds: Vec::new() }
     }
 
-    /// Adds another name that policies know.
+    /// Adds another name that policies match.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kinds.push(kind.into());
         self
     }
 
-    /// The failure of an error whose type is not known here, such as a boxed one. Its name is the first word of its `Debug` text, which for a
-    /// derived one is the name of the type, or the variant of an enum.
+    /// Returns the failure of an error whose type is not known here, such as a boxed one. Its name is the first word of
+    /// its `Debug` text. For a derived `Debug` that is the name of the type or the variant of an enum.
     pub fn of(error: &(dyn Error + 'static)) -> Self {
         let name = match (error.downcast_ref::<CallError>(), error.downcast_ref::<io::Error>()) {
             (Some(error), _) => error.name().to_owned(),
@@ -62,7 +62,8 @@ impl HandlerFailure {
         Self { name, message, kinds }
     }
 
-    /// The first of the failure's names that the policy excludes, else the first that it includes, else its name.
+    /// Returns the first name of the failure that the policy excludes, else the first that it includes, else the main
+    /// name.
     pub(crate) fn known_as<'a>(&'a self, policy: &DeadLetterPolicy) -> &'a str {
         let all = || std::iter::once(&self.name).chain(&self.kinds);
         let found = all()
@@ -71,7 +72,7 @@ impl HandlerFailure {
         found.unwrap_or(&self.name)
     }
 
-    /// The failure of a panic, with the panic's message.
+    /// Returns the failure of a panic, with the panic's message.
     pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
         let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -98,18 +99,18 @@ impl<E: Error + 'static> From<E> for HandlerFailure {
     }
 }
 
-/// What a handler may fail with: a [`HandlerFailure`], any error, or a boxed one (`Box<dyn Error + Send + Sync>`, and the errors of anyhow and eyre).
-/// The compiler infers `Way`.
+/// An error that a handler may return: a [`HandlerFailure`], any error, or a boxed one (`Box<dyn Error + Send + Sync>`,
+/// and the errors of anyhow and eyre). The compiler infers `Way`.
 pub trait IntoFailure<Way> {
-    /// The failure.
+    /// Converts the error to a failure.
     fn into_failure(self) -> HandlerFailure;
 }
 
-/// Marks a [`HandlerFailure`], and errors that convert into one.
+/// The marker for a [`HandlerFailure`] and for errors that convert into one.
 #[derive(Debug)]
 pub enum Converted {}
 
-/// Marks a boxed error.
+/// The marker for boxed errors.
 #[derive(Debug)]
 pub enum Boxed {}
 
@@ -125,7 +126,8 @@ impl<E: AsRef<dyn Error + Send + Sync + 'static>> IntoFailure<Boxed> for E {
     }
 }
 
-/// `a::b::Odd<T>` is `Odd`; a type that is only called `Error` keeps the word before it.
+/// Returns the short name of a type: `a::b::Odd<T>` becomes `Odd`. A type that is just called `Error` keeps the word
+/// before it.
 fn name_of_type(whole: &str) -> String {
     let inner =
         ["alloc::boxed::Box<", "alloc::sync::Arc<"].iter().find_map(|prefix| whole.strip_prefix(prefix));
@@ -139,7 +141,7 @@ fn name_of_type(whole: &str) -> String {
     }
 }
 
-/// The names of an error besides that of its type.
+/// Returns the names of an error besides that of its type.
 fn kinds_of(error: &(dyn Error + 'static)) -> Vec<String> {
     if let Some(error) = error.downcast_ref::<io::Error>() {
         return vec![format!("{:?}", error.kind())];
@@ -151,12 +153,12 @@ fn kinds_of(error: &(dyn Error + 'static)) -> Vec<String> {
     }
 }
 
-/// The first word of an error's `Debug` text. No more of it is formatted.
+/// Returns the first word of an error's `Debug` text. Formats no more than that word.
 fn first_word(error: &dyn Error) -> Option<String> {
     struct FirstWord(String);
     impl fmt::Write for FirstWord {
         fn write_str(&mut self, text: &str) -> fmt::Result {
-            /// Longer than any name.
+            /// A length that no name exceeds.
             const MOST: usize = 100;
             let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
             self.0.push_str(&text[..end.unwrap_or(text.len())]);
@@ -164,7 +166,7 @@ fn first_word(error: &dyn Error) -> Option<String> {
         }
     }
     let mut word = FirstWord(String::new());
-    // The writer's error ends the formatting.
+    // The error of the writer ends the formatting.
     let _ = write!(word, "{error:?}");
     word.0.starts_with(|c: char| c.is_ascii_uppercase()).then_some(word.0)
 }

@@ -17,25 +17,27 @@ use crate::settle::{HandlingOutcome, settle};
 use crate::telemetry::TraceContext;
 use crate::{Beats, EndOrder, HandlerFailure, LoopOrders};
 
-/// Between two tries of a message that no worker has begun: a pool that is busy, or refuses calls, is not asked all the time.
+/// The pauses between two attempts for a message that no worker has begun, so that a busy pool is not asked all the
+/// time.
 const TRY_PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
-/// The name of the failure when the pool has no workers, as policies know it.
+/// The name under which policies know the failure of a pool without workers.
 pub(crate) const NO_WORKERS: &str = "NoWorkers";
 
-/// Handles a message, and then those that are waiting: the next one costs neither a task nor an iteration of the loop.
+/// Handles a message, and then the waiting messages, so that the next message costs neither a task nor an iteration of
+/// the loop.
 pub(crate) async fn handle_all(work: MessageHandler, first: StartedMessage, run: Arc<RunContext>) {
     let mut orders = run.control.orders();
     let mut next = Some(first);
     while let Some(started) = next {
         handle(&work, &started, &run, &mut orders).await;
         drop(started);
-        // What is to be given back is not started.
+        // Messages that must be given back are not started.
         next = if run.control.wanted().receives() { run.leased.start() } else { None };
     }
 }
 
-/// Handles one message. A message that is cancelled keeps its lease: the loop gives it back.
+/// Handles one message. A cancelled message keeps its lease, and the loop gives it back.
 async fn handle(
     work: &MessageHandler,
     started: &StartedMessage,
@@ -59,7 +61,8 @@ async fn handle(
     run.note_settled(left);
 }
 
-/// Handles the message. If no worker has begun it, tries again as soon as one may, until the loop is to give back what is not started.
+/// Handles the message. If no worker has begun it, tries again as soon as a worker may, until the loop must give back
+/// messages that were not started.
 async fn try_until_begun(
     work: &MessageHandler,
     message: &Message,
@@ -97,14 +100,14 @@ async fn handle_once(
     beats: &Beats,
     run: &RunContext,
 ) -> HandlingOutcome {
-    // Not `name`: in JSON that is the span's own.
+    // The field is not called `name`, because in JSON that is the name of the span.
     let span = tracing::info_span!(
         target: "snakepit",
         "message",
         loop_name = run.control.name(),
         message_id = %message.id,
     );
-    // The work begins in here, so that its events and panics before its first await belong to the span, too.
+    // The work begins inside, so that its events and panics before its first await also belong to the span.
     let handling = async {
         match message.trace.as_deref().map(TraceContext::new) {
             Some(Ok(trace)) => trace.scope(async { work(message).await }).await,

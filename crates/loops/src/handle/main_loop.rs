@@ -1,4 +1,4 @@
-//! A loop whose messages go to a handler in Rust.
+//! A loop that passes messages to a handler in Rust.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use crate::receive::{Concurrency, MessageLoop};
 use crate::settle::{HandlingOutcome, SettlementRules};
 use crate::{Control, GiveUpAction, HandlerFailure, IntoFailure, LoopError, Replies, RunOptions, Runnable};
 
-/// A loop that gives each message of a mailbox to a handler.
+/// A loop that passes each message of a mailbox to a handler.
 ///
-/// The value of the handler is sent as the reply, if the message wants one, and the message is acknowledged. If the handler fails or panics, the
-/// [`DeadLetterPolicy`] says whether the message comes again or is given up. A body that is no `T` is buried. No error ends the loop. A handler
-/// may take as long as it likes: its lease is extended meanwhile, and [`beat`](crate::beat) reports progress.
+/// If the message asks for a reply, the value of the handler is sent. The message is acknowledged. If the handler fails
+/// or panics, the [`DeadLetterPolicy`] decides whether the message is delivered again or given up. A body that is not a
+/// `T` is buried. No error ends the loop. A handler may take any time: its lease is extended meanwhile, and
+/// [`beat`](crate::beat) reports progress.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -36,7 +37,7 @@ pub struct MainLoop {
 }
 
 impl MainLoop {
-    /// Handles the messages of a mailbox, one at a time.
+    /// Returns a loop that handles the messages of a mailbox, one at a time.
     pub fn new<T, R, E, Way, F, Fut>(name: impl Into<String>, mailbox: Arc<dyn Mailbox>, handler: F) -> Self
     where
         T: DeserializeOwned + Send + 'static,
@@ -77,39 +78,40 @@ impl MainLoop {
         Arc::make_mut(&mut self.inner.rules)
     }
 
-    /// Handles up to this many messages at the same time; at least one.
+    /// Sets how many messages are handled at the same time, at least one.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.inner.concurrency = Concurrency::Fixed(messages.max(1));
         self
     }
 
-    /// Receives up to this many more messages than it can handle; 0 unless it is set. They are leased, so that no other loop gets them.
+    /// Sets how many more messages the loop receives than it can handle. The default is 0. These messages are leased,
+    /// so no other loop gets them.
     pub fn prefetch(mut self, messages: usize) -> Self {
         self.inner.prefetch = messages;
         self
     }
 
-    /// What becomes of messages whose handling failed. A run writes the policy's limit of deliveries to the mailbox's settings, for all who use
-    /// the mailbox; without one the mailbox keeps the limit that it has.
+    /// Sets what happens to messages whose handling failed. A run writes the policy's delivery limit to the mailbox's
+    /// settings, for all users of the mailbox. If the policy has no limit, the mailbox keeps its own.
     pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
         self.rules().policy = policy;
         self
     }
 
-    /// What is done with messages that the policy gives up.
+    /// Sets what happens to messages that the policy gives up.
     pub fn give_up(mut self, give_up: GiveUpAction) -> Self {
         self.rules().give_up = give_up;
         self
     }
 
-    /// Whether the values of the handler are sent as replies.
+    /// Sets whether the values of the handler are sent as replies.
     pub fn replies(mut self, replies: Replies) -> Self {
         self.rules().replies = replies;
         self
     }
 
-    /// The handler's reply to a message of another mailbox, if the message wants one. The loop need not run, and neither the policy nor the
-    /// concurrency applies.
+    /// Returns the handler's reply to a message of another mailbox, if the message asks for one. The loop need not run.
+    /// Neither the policy nor the concurrency applies.
     pub async fn answer(&self, message: &Message) -> Result<Option<Vec<u8>>, HandlerFailure> {
         match (self.inner.work)(message).await {
             HandlingOutcome::Done(reply) => Ok(reply),

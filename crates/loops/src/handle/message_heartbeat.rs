@@ -1,14 +1,15 @@
-//! How a handler reports that its message makes progress. The loop's own sign of life is [`Heartbeat`](crate::Heartbeat).
+//! How a handler reports progress of its message. The sign of life of the loop itself is
+//! [`Heartbeat`](crate::Heartbeat).
 
 use crate::Control;
 
 tokio::task_local! {
-    /// Of the message that the task handles.
+    /// The heartbeat of the message that this task handles.
     static CURRENT: Beats;
 }
 
-/// Reports that a message makes progress, from wherever its work is done: another task, a thread, a callback. In the handler's own task,
-/// [`beat`] does the same.
+/// A handle that reports progress of a message from wherever its work is done: another task, a thread, a callback. In
+/// the handler's own task, [`beat`] does the same.
 ///
 /// ```no_run
 /// # use snakepit::loops::{Beats, HandlerFailure};
@@ -30,12 +31,12 @@ impl Beats {
         Self { control, number }
     }
 
-    /// The heartbeat of the message that this task handles; none outside a handler.
+    /// Returns the heartbeat of the message that this task handles, or `None` outside a handler.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Clone::clone).ok()
     }
 
-    /// Reports progress. A watchdog counts the message's time from here, and the loop has shown that it is alive.
+    /// Reports progress. A watchdog measures the message's time from here, and the loop has shown that it is alive.
     pub fn beat(&self) {
         self.control.note_progress(self.number);
     }
@@ -46,7 +47,7 @@ impl Beats {
     }
 }
 
-/// Reports that the message of this task makes progress, as [`Beats::beat`] does. Outside a handler it does nothing.
+/// Reports progress of the message that this task handles, as [`Beats::beat`] does. Outside a handler it does nothing.
 ///
 /// ```no_run
 /// # use snakepit::loops::{HandlerFailure, beat};

@@ -1,12 +1,13 @@
-//! Who handles a message, and what came of it.
+//! What handles a message, and with which result.
 //!
-//! Owns the run of a handler: its task, its span, its panic, its heartbeat. It does not decide what becomes of the message.
+//! Owns the run of a handler: its task, its span, its panic and its heartbeat. Does not decide what happens to the
+//! message.
 //!
 //! - `handler_task`: handles one message after another.
-//! - `main_loop`: messages go to a handler in Rust.
-//! - `pool_loop_options`, `pool_loop`: messages go to a command of a pool.
-//! - `message_heartbeat`: how a handler reports that its message makes progress.
-//! - `failure`: why a handling failed, by the names that policies know.
+//! - `main_loop`: passes messages to a handler in Rust.
+//! - `pool_loop_options`, `pool_loop`: passes messages to a command of a pool.
+//! - `message_heartbeat`: how a handler reports progress of its message.
+//! - `failure`: the failure of a handler, with the names that policies match.
 
 mod failure;
 mod handler_task;

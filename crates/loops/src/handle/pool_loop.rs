@@ -1,4 +1,4 @@
-//! A loop whose messages go to a command of a pool, without a line of Rust between them.
+//! A loop that passes messages to a command of a pool, without any handler in Rust.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,15 @@ use crate::{
 };
 use snakepit_core::request::PendingCall;
 
-/// How many calls per place at a worker a loop makes at the same time: while one is handled, the next is at hand.
+/// The number of calls that a loop makes at the same time for each place at a worker. While the worker handles one, the
+/// next is ready.
 const CALLS_PER_PLACE: usize = 2;
 
-/// A loop that calls a command of a pool with each message of a mailbox, and replies with its value.
+/// A loop that calls a command of a pool with each message of a mailbox, and replies with the command's value.
 ///
-/// While the pool has no worker, nothing is received, and what was received waits. A message that no worker has begun is not given up for that,
-/// however long it takes, unless the policy [includes](DeadLetterPolicy::include) the error by its name.
+/// While the pool has no worker, nothing is received, and received messages wait. A message that no worker has begun is
+/// not given up for lack of a worker, however long that takes, unless the policy [includes](DeadLetterPolicy::include)
+/// the error by its name.
 #[derive(Debug)]
 pub struct PoolLoop {
     inner: MessageLoop,
@@ -32,7 +34,8 @@ pub struct PoolLoop {
 }
 
 impl PoolLoop {
-    /// Calls the pool's command with each message. Fails if there is no such pool, or if the pool's workers have no such command.
+    /// Returns a loop that calls the pool's command with each message. Fails if the pool does not exist or its workers
+    /// do not have the command.
     pub fn new(
         pit: &Snakepit,
         mailbox: Arc<dyn Mailbox>,
@@ -50,7 +53,7 @@ impl PoolLoop {
             return Err(LoopError::Failed { name, reason });
         };
         let commands = pool.commands();
-        // Workers of other SDKs may have commands that are known only when they are called.
+        // Some SDKs do not tell their commands before a call.
         if pool.tells_its_commands() && !commands.contains(&options.command) {
             let known = nearest::hint(&options.command, commands.iter().map(String::as_str));
             let reason =
@@ -88,22 +91,23 @@ impl PoolLoop {
         })
     }
 
-    /// The mailbox that the messages come from.
+    /// Returns the mailbox that the messages come from.
     pub fn mailbox(&self) -> &Arc<dyn Mailbox> {
         &self.inner.mailbox
     }
 
-    /// The name of the pool.
+    /// Returns the name of the pool.
     pub fn pool(&self) -> &str {
         &self.pool
     }
 
-    /// The command.
+    /// Returns the command.
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// What becomes of messages whose calls failed. If the policy has no limit of deliveries, that of the options holds.
+    /// Sets what happens to messages whose calls failed. If the policy has no delivery limit, that of the options
+    /// applies.
     pub fn policy(mut self, mut policy: DeadLetterPolicy) -> Self {
         let rules = Arc::make_mut(&mut self.inner.rules);
         policy.max_deliveries = policy.max_deliveries.or(rules.policy.max_deliveries);
@@ -145,7 +149,7 @@ fn work(control: &Control, pool: &Pool, gate: &PoolGate, options: &PoolLoopOptio
             let answered = answer(&mut pending, heartbeat).await;
             if answered.is_err() && submitted.is_withdrawn() {
                 let failure =
-                    HandlerFailure::new("TakenBack", "no worker had begun it when the loop was to end");
+                    HandlerFailure::new("TakenBack", "no worker had begun it when the loop had to end");
                 return HandlingOutcome::NotBegun { failure, again_in: Duration::ZERO };
             }
             match answered {
@@ -156,7 +160,7 @@ fn work(control: &Control, pool: &Pool, gate: &PoolGate, options: &PoolLoopOptio
     })
 }
 
-/// The value of a call. The progress that the worker reports is progress of the message, too.
+/// Returns the value of a call. Progress that the worker reports is also progress of the message.
 async fn answer(pending: &mut PendingCall, heartbeat: Option<Beats>) -> Result<Value, CallError> {
     let progress = |_| {
         if let Some(heartbeat) = &heartbeat {
@@ -168,7 +172,8 @@ async fn answer(pending: &mut PendingCall, heartbeat: Option<Beats>) -> Result<V
     read.map_err(|source| CallError::Result { command: pending.command_name().to_owned(), source })
 }
 
-/// What the error of a call means for its message: nothing, if no worker has begun it.
+/// Converts the error of a call to the outcome of its message. If no worker has begun the call, the message did not
+/// fail.
 fn failed(error: CallError) -> HandlingOutcome {
     match error.retry_after() {
         Some(again_in) => HandlingOutcome::NotBegun { failure: error.into(), again_in },
@@ -182,7 +187,7 @@ impl Runnable for PoolLoop {
     }
 
     fn run(&self, mut options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
-        // The options of this loop win over those that all loops of a group run with.
+        // The options of this loop override those that a group passes to all its loops.
         options.visibility_timeout = self.visibility_timeout.unwrap_or(options.visibility_timeout);
         options.wait = self.wait.unwrap_or(options.wait);
         Box::pin(self.inner.run(options))

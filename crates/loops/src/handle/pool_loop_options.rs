@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::mailbox::DeadLetterPolicy;
 use crate::{GiveUpAction, Replies};
 
-/// What a [`PoolLoop`](crate::PoolLoop) does. Its messages are JSON: an object holds arguments by name, a list arguments by position, and any
-/// other value is the one argument.
+/// The options of a [`PoolLoop`](crate::PoolLoop). Its messages are JSON: an object holds arguments by name, a list
+/// holds arguments by position, and any other value is the only argument.
 ///
 /// ```
 /// use snakepit::loops::PoolLoopOptions;
@@ -19,70 +19,73 @@ use crate::{GiveUpAction, Replies};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PoolLoopOptions {
-    /// The loop's name; made of the mailbox and the command unless it is set.
+    /// The loop's name. By default it is made of the mailbox and the command.
     pub name: Option<String>,
-    /// The pool; the engine's first one unless it is set.
+    /// The pool. The default is the engine's first pool.
     pub pool: Option<String>,
     /// The command that handles messages.
     pub command: String,
     /// Whether the values of the command are sent as replies.
     #[serde(default)]
     pub reply: Replies,
-    /// What is done with messages that are given up.
+    /// What happens to messages that are given up.
     #[serde(default)]
     pub give_up: GiveUpAction,
-    /// How many calls are made at the same time. Unless it is set: twice what the pool's workers take, or what they do in 25 ms, if that is
-    /// more.
+    /// How many calls are made at the same time. By default twice as many as the pool's workers take, or as many as
+    /// they finish in 25 ms, if that is more.
     pub concurrency: Option<usize>,
     /// How many more messages are received than calls can be made, at least.
     #[serde(default)]
     pub prefetch: usize,
-    /// Whether the call's metadata holds the message's id as `message`, so that the command recognizes a message that is delivered twice. A call
-    /// with metadata is not gathered into a batch with others.
+    /// Whether the call's metadata contains the message's id as `message`, so that the command recognizes a message
+    /// that is delivered twice. A call with metadata is never batched with others.
     #[serde(default)]
     pub tell_id: bool,
-    /// How long a call may take, in milliseconds; as the pool says unless it is set.
+    /// How long a call may take, in milliseconds. The default is that of the pool.
     pub call_timeout_ms: Option<u64>,
-    /// After how many deliveries a message is given up. A run writes it to the mailbox's settings, which hold unless it is set.
+    /// The number of deliveries after which a message is given up. A run writes it to the mailbox's settings. If it is
+    /// unset, those settings apply.
     pub max_deliveries: Option<u32>,
-    /// How long a message that failed waits before it comes again, in milliseconds, doubled each time. A second unless it is set.
+    /// How long a failed message waits before it is delivered again, in milliseconds. The wait doubles each time. The
+    /// default is a second.
     pub backoff_ms: Option<u64>,
-    /// The longest such wait, in milliseconds; five minutes unless it is set.
+    /// The longest such wait, in milliseconds. The default is five minutes.
     pub longest_backoff_ms: Option<u64>,
-    /// Names of errors that give a message up at once, besides those about wrong arguments.
+    /// The names of errors that give a message up at once, in addition to those for wrong arguments.
     #[serde(default)]
     pub give_up_on: Vec<String>,
-    /// How long messages are leased, in milliseconds; as the run says unless it is set. Leases are extended while the loop has the messages.
+    /// How long messages are leased, in milliseconds. The default is that of the run. Leases are extended while the
+    /// loop has the messages.
     pub visibility_timeout_ms: Option<u64>,
-    /// How long one receive waits, in milliseconds; as the run says unless it is set.
+    /// How long one receive waits, in milliseconds. The default is that of the run.
     pub wait_ms: Option<u64>,
 }
 
 impl PoolLoopOptions {
-    /// Calls this command of the engine's first pool.
+    /// Returns options for a loop that calls this command of the engine's first pool.
     pub fn new(command: impl Into<String>) -> Self {
         Self { command: command.into(), ..Self::default() }
     }
 
-    /// Names the loop.
+    /// Sets the loop's name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Calls the command of this pool.
+    /// Sets the pool of the command.
     pub fn pool(mut self, name: impl Into<String>) -> Self {
         self.pool = Some(name.into());
         self
     }
 
-    /// Makes this many calls at the same time.
+    /// Sets how many calls are made at the same time.
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = Some(calls);
         self
     }
 
-    /// Receives this many more messages than calls can be made.
+    /// Sets how many more messages are received than calls can be made.
     pub fn prefetch(mut self, messages: usize) -> Self {
         self.prefetch = messages;
         self
@@ -94,7 +97,7 @@ impl PoolLoopOptions {
         self
     }
 
-    /// What is done with messages that are given up.
+    /// Sets what happens to messages that are given up.
     pub fn give_up(mut self, give_up: GiveUpAction) -> Self {
         self.give_up = give_up;
         self

@@ -1,9 +1,10 @@
-//! Probes of a group over HTTP, for whatever starts and ends processes.
+//! HTTP probes of a group, for the tools that start and stop processes.
 //!
-//! `/livez` and `/health/live`: all loops are alive. `/readyz` and `/health/ready`: all loops take messages; not while the group drains or ends, nor
-//! while a mailbox does not work. `/startupz`: all loops have begun. 200 is yes, 503 no, and the body says why.
+//! `/livez` and `/health/live`: all loops are alive. `/readyz` and `/health/ready`: all loops take messages. They are
+//! not ready while the group drains or ends, or while a mailbox does not work. `/startupz`: all loops have begun. The
+//! status is 200 for yes and 503 for no, and the body gives the reason.
 //!
-//! The server has a thread and a runtime of its own, so that it answers even if handlers block all threads of theirs.
+//! The server has its own thread and runtime, so that it answers even if handlers block all threads of their runtime.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,11 +24,11 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::LoopGroup;
 
-/// How many probes are answered at the same time.
+/// The number of connections that are served at the same time.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a client may take with its request.
+/// The time that a client has for its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may last in all.
+/// The longest life of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The server of a group's probes. It closes its socket when it is stopped or dropped.
@@ -35,20 +36,22 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 #[must_use = "probes are answered until this is dropped"]
 pub struct HealthServer {
     address: SocketAddr,
-    /// Its drop ends the thread.
+    /// The thread ends when this is dropped.
     stop: Option<oneshot::Sender<Infallible>>,
-    /// Ends when the thread has closed its sockets.
+    /// The channel closes when the thread has closed its sockets.
     closed: oneshot::Receiver<Infallible>,
 }
 
 impl HealthServer {
-    /// Answers probes at this port of the loopback address, which only this machine reaches; 0 is any free port.
+    /// Starts a server at this port of the loopback address, which only this machine can reach. Port 0 is any free
+    /// port.
     pub async fn start(group: Arc<LoopGroup>, port: u16) -> io::Result<Self> {
         Self::start_at(group, (Ipv4Addr::LOCALHOST, port)).await
     }
 
-    /// Answers probes at this address. `"0.0.0.0:8080"` and `"[::]:8080"` are all addresses of this machine; Kubernetes needs them, since it asks at
-    /// the pod's address. Every client that reaches the server sees the names of the loops, the ids of messages, and the troubles of the loops.
+    /// Starts a server at this address. `"0.0.0.0:8080"` and `"[::]:8080"` are all addresses of this machine.
+    /// Kubernetes needs them, because it asks at the pod's address. Every client that reaches the server sees the names
+    /// of the loops, the ids of messages, and the troubles of the loops.
     #[expect(
         clippy::unused_async,
         reason = "the address may be a name, and a later version should look it up without blocking"
@@ -78,21 +81,21 @@ impl HealthServer {
         Ok(Self { address, stop: Some(stop), closed })
     }
 
-    /// The address that the server listens at.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Closes the socket and all connections, and waits until that is done.
+    /// Closes the socket and all connections, and waits until they are closed.
     pub async fn stop(mut self) {
         drop(self.stop.take());
-        // Nothing is ever sent: the channel ends with the thread.
+        // Nothing is ever sent. The channel closes when the thread ends.
         let _ = (&mut self.closed).await;
     }
 }
 
 async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
-    // Its drop ends all connections.
+    // All connections end when this set is dropped.
     let mut connections = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -100,12 +103,12 @@ async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
         if oldest_first.len() >= MAX_CONNECTIONS
             && let Some(oldest) = oldest_first.pop_front()
         {
-            // Probes are answered at once: the oldest connection is none, and must not keep probes out.
+            // Probes are answered at once, so the oldest connection is not a probe and must not block probes.
             oldest.abort();
         }
         tokio::select! {
             accepted = listener.accept() => {
-                // The client has left, or there is no file descriptor: the next client may be luckier.
+                // The client has left, or no file descriptor is free. The next client may succeed.
                 let Ok((stream, _)) = accepted else {
                     tokio::task::yield_now().await;
                     continue;
@@ -122,7 +125,7 @@ async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
                         // hyper panics if the clock is before 1970.
                         .auto_date_header(std::time::SystemTime::now() >= std::time::UNIX_EPOCH)
                         .serve_connection(TokioIo::new(stream), service);
-                    // A client that leaves in the middle is no error of ours.
+                    // A client that disconnects early is not an error.
                     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
                 });
                 oldest_first.push_back(connection);

@@ -1,9 +1,9 @@
-//! When a loop was last alive. A handler reports the progress of its message with [`Beats`](crate::Beats).
+//! The time of a loop's last sign of life. A handler reports progress of its message with [`Beats`](crate::Beats).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A sign of life, in real time, whatever clock the runtime has: a watchdog has no runtime.
+/// The last sign of life, in real time whatever clock the runtime has, because a watchdog has no runtime.
 #[derive(Debug)]
 pub struct Heartbeat {
     start: Instant,
@@ -28,7 +28,7 @@ impl Heartbeat {
         self.last.fetch_max(time, Ordering::Relaxed);
     }
 
-    /// How long ago the last beat was.
+    /// Returns how long ago the last beat was.
     pub fn age(&self) -> Duration {
         self.start.elapsed().saturating_sub(Duration::from_nanos(self.last.load(Ordering::Relaxed)))
     }

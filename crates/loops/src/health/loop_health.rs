@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{Control, EndOrder, InFlight, Intake};
 
-/// How many messages the health of a loop lists.
+/// The largest number of messages that the health of a loop lists.
 const MAX_LISTED: usize = 10;
 
 /// The state of one loop of a group.
@@ -17,23 +17,23 @@ pub struct LoopHealth {
     pub name: String,
     /// Whether the loop has ever run.
     pub has_begun: bool,
-    /// Whether the loop runs.
+    /// Whether the loop is running.
     pub running: bool,
     /// Whether the loop takes messages.
     pub intake: Intake,
-    /// Whether the loop is to end.
+    /// Whether and how the loop must end.
     pub end: EndOrder,
-    /// What keeps the loop from its work.
+    /// What keeps the loop from working.
     pub trouble: Option<String>,
-    /// How long ago the loop last beat its heart; seconds in JSON, as all durations here.
+    /// How long ago the loop's last heartbeat was. In JSON all durations are in seconds.
     #[serde(serialize_with = "seconds")]
     pub heartbeat: Duration,
     /// How many messages are being handled.
     pub in_flight: usize,
-    /// How long the oldest of them has been handled.
+    /// How long the oldest message in flight has been handled.
     #[serde(serialize_with = "seconds_if_any")]
     pub oldest: Option<Duration>,
-    /// Those that have been handled for longest, ten at most.
+    /// The messages that have been handled for longest, at most ten.
     pub messages: Vec<MessageHealth>,
 }
 
@@ -46,7 +46,7 @@ pub struct MessageHealth {
     /// How long the message has been handled.
     #[serde(serialize_with = "seconds")]
     pub lasted: Duration,
-    /// How long ago its handler last reported progress, or was started.
+    /// How long ago the handler last reported progress or was started.
     #[serde(serialize_with = "seconds")]
     pub since_beat: Duration,
 }
@@ -80,7 +80,7 @@ fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S
     serializer.serialize_f64(duration.as_secs_f64())
 }
 
-#[expect(clippy::ref_option, reason = "as serde asks")]
+#[expect(clippy::ref_option, reason = "serde requires this signature")]
 fn seconds_if_any<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
 }

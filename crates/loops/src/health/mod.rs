@@ -1,10 +1,10 @@
-//! How loops show that they are alive, and what happens if they are not.
+//! How loops show that they are alive, and what happens if they do not.
 //!
-//! Owns signs of life and the limits for them. It sees a loop through its control only.
+//! Owns the signs of life and their limits. Sees a loop only through its control.
 //!
-//! - `heartbeat`: when a loop was last alive.
+//! - `heartbeat`: the time of a loop's last sign of life.
 //! - `loop_health`: the state of one loop, as probes show it.
-//! - `watchdog`: a thread that reports stuck loops, restarts them or ends the process.
+//! - `watchdog`: a thread that reports stuck loops, restarts them, or ends the process.
 //! - `health_server`: probes over HTTP.
 
 #[cfg(feature = "health")]

@@ -1,5 +1,5 @@
-//! A thread that reports stuck loops, restarts them or ends the process. It needs no runtime, since it is there for handlers that block the
-//! only thread of one.
+//! A thread that reports stuck loops, restarts them, or ends the process. It needs no runtime, because it must also
+//! work if handlers block the only thread of the runtime.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,14 +16,14 @@ use crate::{InFlight, Runnable};
 use snakepit_settings::HumanTime;
 use snakepit_settings::settings;
 
-/// How long a worker may take to show its stacks.
+/// The time that a worker has to show its stacks.
 const STACK_TIMEOUT: Duration = Duration::from_secs(3);
-/// How many checks fall into the shorter of the limits.
+/// The number of checks within the shorter limit.
 const CHECKS_PER_LIMIT: u32 = 4;
 /// The shortest and the longest pause between two checks.
 const CHECK_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// What is done about a stuck loop, besides the event.
+/// What the watchdog does about a stuck loop besides emitting the event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum IfStuck {
@@ -32,10 +32,10 @@ pub enum IfStuck {
     Tell,
     /// The loop is dropped, its messages are given back, and it runs again.
     Restart,
-    /// The loop is restarted. If it is still stuck after the grace, the process ends with this status: the mailbox and the process manager do
-    /// the rest.
+    /// The loop is restarted. If it is still stuck after the grace period, the process ends with this status, and the
+    /// mailbox and the process manager take over.
     RestartThenExit {
-        /// The process's exit status.
+        /// The exit status of the process.
         status: u8,
         /// How long the restart may take to help.
         grace: Duration,
@@ -43,41 +43,41 @@ pub enum IfStuck {
 }
 
 settings! {
-    /// When a loop counts as stuck, and what is done about it. Handlers report progress with [`beat`](crate::beat).
+    /// When a loop counts as stuck, and what happens then. Handlers report progress with [`beat`](crate::beat).
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[non_exhaustive]
     pub struct Watchdog {
-        /// How long a message may be handled without a sign of progress before an event tells of it.
+        /// How long a message may be handled without progress before an event reports it.
         message_limit: Duration as HumanTime = Duration::from_mins(10),
-        /// How long a loop may take for a turn before an event tells of it.
+        /// How long one turn of a loop may take before an event reports it.
         turn_limit: Duration as HumanTime = Duration::from_mins(1),
-        /// How long a message may be handled without a sign of progress before /livez fails. Unset: as long as it likes.
-        /// Example: `liveness_limit = "1h"`.
+        /// How long a message may be handled without progress before /livez fails. Unset: without limit. Example:
+        /// `liveness_limit = "1h"`.
         @into liveness_limit: Option<Duration> as Option<HumanTime> = None,
     }
     also {
-        /// What is done about a stuck loop.
+        /// What happens to a stuck loop.
         then: IfStuck = IfStuck::default(),
     }
 }
 
 impl Watchdog {
-    /// Reports messages that take ten minutes, and loops without a heartbeat for one.
+    /// Returns a watchdog that reports messages that take ten minutes and loops without a heartbeat for a minute.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What is done about a stuck loop.
+    /// Sets what happens to a stuck loop.
     pub fn then(mut self, then: IfStuck) -> Self {
         self.then = then;
         self
     }
 }
 
-/// The watchdog's thread, which ends when this is dropped.
+/// The guard of the watchdog's thread, which ends when the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct WatchdogGuard {
-    /// Its drop ends the thread and does not wait: the thread may be waiting for a worker's stacks.
+    /// Dropping this ends the thread without waiting for it, because the thread may be waiting for a worker's stacks.
     _stop: Sender<()>,
 }
 
@@ -101,7 +101,8 @@ impl WatchdogGuard {
     }
 }
 
-/// What is stuck: a loop, by its index, with the number of a handling, or with its own heartbeat.
+/// The key of something stuck: the index of a loop, and the number of a handling or `None` for the loop's own
+/// heartbeat.
 type StuckKey = (usize, Option<u64>);
 
 struct WatchdogThread {
@@ -109,7 +110,7 @@ struct WatchdogThread {
     loops: Vec<Arc<dyn Runnable>>,
     restart: UnboundedSender<usize>,
     runtime: Handle,
-    /// What was told, and when.
+    /// What was reported, and when.
     told: HashMap<StuckKey, Instant>,
 }
 
@@ -134,7 +135,7 @@ impl WatchdogThread {
         self.told.retain(|key, _| stuck.contains(key));
     }
 
-    /// Reports a stuck message or loop and restarts the loop; the next time, checks whether the restart helped.
+    /// Reports a stuck message or loop and restarts the loop. The next time, checks whether the restart helped.
     fn act(&mut self, index: usize, held: Option<&InFlight>, lasted: Duration) {
         let key = (index, held.map(|held| held.number));
         if let Some(told) = self.told.get(&key) {
@@ -156,7 +157,7 @@ impl WatchdogThread {
             },
         });
         if self.watchdog.then != IfStuck::Tell {
-            // A group that has ended restarts nothing.
+            // A group that has ended does not restart anything.
             let _ = self.restart.send(index);
         }
     }
@@ -169,7 +170,7 @@ impl WatchdogThread {
         }
     }
 
-    /// The stacks of the worker that handles the messages; none if the runtime is stuck itself.
+    /// Returns the stacks of the worker that handles the messages, or `None` if the runtime itself is stuck.
     fn stack(&self, index: usize) -> Option<String> {
         let (answer, answered) = channel();
         let stacks = self.loops[index].control().stacks();

@@ -15,24 +15,24 @@ use crate::settle::tell_lease_lost;
 use crate::telemetry::{Event, Level, emit_with};
 use crate::{Control, Heartbeat, RunOptions, locked};
 
-/// How often a lease is extended while it lasts: two extensions may fail before the lease is over.
+/// The number of extensions per lease, so that two may fail before the lease ends.
 const EXTENSIONS_PER_LEASE: u32 = 3;
-/// How often an extension that failed is tried again before the next one is due.
+/// The number of retries of a failed extension before the next one is due.
 const RETRIES_PER_EXTENSION: u32 = 3;
 
-/// How often leases are extended.
+/// Returns the period of extensions.
 pub(crate) fn extension_period(visibility: Duration) -> Duration {
     (visibility / EXTENSIONS_PER_LEASE).max(Duration::from_millis(1))
 }
 
-/// How soon an extension that failed is tried again.
+/// Returns the pause before a failed extension is retried.
 pub(crate) fn retry_period(visibility: Duration) -> Duration {
     extension_period(visibility) / RETRIES_PER_EXTENSION
 }
 
-/// How long leases last, when they were last extended, and whether they are long enough.
+/// The duration of leases, the time of their last extension, and whether they are long enough.
 pub(crate) struct LeaseTimes {
-    /// The begin of the last extension of all leases.
+    /// The start of the last extension of all leases.
     pub(crate) extended: Heartbeat,
     pub(crate) visibility: Duration,
     shutdown: Duration,
@@ -51,7 +51,8 @@ impl LeaseTimes {
         }
     }
 
-    /// Records how long a handling took; warns, once, if a shutdown at its begin could outlast its lease.
+    /// Records how long a handling took. Warns once if a shutdown at the start of such a handling could outlast its
+    /// lease.
     pub(crate) fn note_handling(&self, control: &Control, took: Duration) {
         let took = took.as_millis() as u64;
         let longest = Duration::from_millis(self.longest_millis.fetch_max(took, Ordering::Relaxed).max(took));
@@ -67,7 +68,7 @@ impl LeaseTimes {
     }
 }
 
-/// Extends all leases of a run. False if it should be tried again soon.
+/// Extends all leases of a run. Returns `false` if it should be retried soon.
 pub(crate) async fn extend_all(run: &RunContext) -> bool {
     let began = Instant::now();
     let leased = run.leased.all();
@@ -80,7 +81,7 @@ pub(crate) async fn extend_all(run: &RunContext) -> bool {
     all_extended
 }
 
-/// False if it should be tried again soon.
+/// Extends one lease. Returns `false` if it should be retried soon.
 async fn extend(id: LeaseId, message: &Message, run: &RunContext) -> bool {
     reach(LoopFailpoint::Extend);
     let extended = message.extend(run.leases.visibility).await;
@@ -101,7 +102,8 @@ async fn extend(id: LeaseId, message: &Message, run: &RunContext) -> bool {
     }
 }
 
-/// Extends the leases of these messages, and keeps those that are still leased. If the mailbox cannot say, a message is kept.
+/// Extends the leases of these messages, and returns those that are still leased. If the mailbox does not answer, a
+/// message is kept.
 pub(crate) async fn still_leased(messages: Vec<Message>, run: &RunContext) -> Vec<Message> {
     let visibility = run.leases.visibility;
     let extended = join_all(messages.iter().map(|message| message.extend(visibility))).await;
@@ -115,12 +117,12 @@ pub(crate) async fn still_leased(messages: Vec<Message>, run: &RunContext) -> Ve
     kept.collect()
 }
 
-/// How often a warning was given of each slow message, by the number of its handling.
+/// The number of warnings about each slow message, by the number of its handling.
 #[derive(Debug, Default)]
 pub(crate) struct SlowMessages(Mutex<HashMap<u64, u32>>);
 
 impl SlowMessages {
-    /// Warns of each message that has been handled for longer than one lease, and again each time that this has doubled.
+    /// Warns of each message that has been handled for longer than one lease, and again whenever that time has doubled.
     fn tell(&self, run: &RunContext) {
         let in_flight = run.control.in_hand();
         let mut told = locked(&self.0);

@@ -1,8 +1,9 @@
-//! The thread that extends leases when the runtime does not: handlers may block all threads of the runtime, and then the task of a run does
-//! not run.
+//! The thread that extends leases when the runtime cannot: handlers may block all threads of the runtime, and with them
+//! the task of a run.
 //!
-//! The process has one such thread. It starts with the first run and ends with the last. The task of a run extends leases once in each
-//! extension period; the thread does it if that was not done for two periods. It goes by real time, whatever clock the runtime has.
+//! The process has one such thread. It starts with the first run and ends with the last. The task of a run extends
+//! leases once per extension period. The thread steps in after two periods without an extension. It uses real time,
+//! whatever clock the runtime has.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +20,7 @@ use super::{extend_all, extension_period, retry_period};
 use crate::locked;
 use crate::receive::RunContext;
 
-/// After how many extension periods without an extension the thread steps in.
+/// The number of extension periods without an extension after which the thread steps in.
 const MISSED_PERIODS: u32 = 2;
 
 /// All runs of the process.
@@ -28,7 +29,7 @@ static RUNS: Mutex<GuardedRuns> = Mutex::new(GuardedRuns { next: 0, runs: BTreeM
 struct GuardedRuns {
     next: u64,
     runs: BTreeMap<u64, Arc<RunContext>>,
-    /// Notified when the runs have changed; none while there is no thread.
+    /// Notified when the runs have changed. `None` while there is no thread.
     thread: Option<Arc<Notify>>,
 }
 
@@ -40,7 +41,7 @@ impl GuardedRuns {
     }
 }
 
-/// The thread looks after the leases of a run while this is held.
+/// The guard of a run, whose leases the thread watches while the guard is held.
 #[derive(Debug)]
 pub(crate) struct LeaseGuard(u64);
 
@@ -48,7 +49,7 @@ impl LeaseGuard {
     pub(crate) fn new(run: Arc<RunContext>) -> io::Result<Self> {
         let mut all = locked(&RUNS);
         if all.thread.is_none() {
-            // Built here, so that the caller hears of a failure.
+            // Built here, so that the caller gets the error if this fails.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
             let changed = Arc::new(Notify::new());
             let changes = Arc::clone(&changed);
@@ -76,15 +77,16 @@ impl Drop for LeaseGuard {
     }
 }
 
-/// When the thread has to step in, unless the leases are extended before.
+/// Returns when the thread must step in, unless the leases are extended before.
 fn due(run: &RunContext, now: Instant) -> Instant {
     let limit = extension_period(run.leases.visibility) * MISSED_PERIODS;
     now + limit.saturating_sub(run.leases.extended.age())
 }
 
-/// The life of the thread.
+/// Runs the thread.
 async fn watch_leases(changed: &Notify) {
-    // None: the leases of the run are being extended. A time: before that, another try would come too soon.
+    // `None` means that the leases of the run are being extended. A time means that the next attempt must not come
+    // sooner.
     let mut tries: BTreeMap<u64, Option<Instant>> = BTreeMap::new();
     let mut rounds = FuturesUnordered::new();
     loop {
@@ -123,9 +125,9 @@ async fn watch_leases(changed: &Notify) {
     }
 }
 
-/// Extends the leases of a run; returns the shortest time until the next try.
+/// Extends the leases of a run. Returns the shortest time until the next attempt.
 async fn extend_overdue(run: &RunContext) -> Duration {
-    // The deadline of the run's end has passed: its leases run out.
+    // The deadline for the run's end has passed, so its leases run out.
     if run.control.wanted().is_overdue() {
         return extension_period(run.leases.visibility);
     }

@@ -1,4 +1,5 @@
-//! The messages that a run has received and not settled: their leases are extended, and they go back if the run is dropped.
+//! The messages that a run has received but not settled. Their leases are extended, and they go back if the run is
+//! dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -8,10 +9,10 @@ use crate::receive::RunContext;
 use crate::settle::{CUT_OFF, receipts};
 use crate::{Control, InFlightGuard, locked};
 
-/// Names a message in the table, in the order of receives.
+/// The id of a message in the table, in the order of receives.
 pub(crate) type LeaseId = u64;
 
-/// The messages that a run has received and not settled, and which of them wait to be started.
+/// The messages that a run has received but not settled. Some of them wait to be started.
 #[derive(Debug)]
 pub(crate) struct LeasedMessages {
     control: Control,
@@ -22,7 +23,8 @@ pub(crate) struct LeasedMessages {
 struct LeasedState {
     next: LeaseId,
     messages: BTreeMap<LeaseId, Message>,
-    /// On their way back: their leases are not extended. A run that is dropped meanwhile gives them back once more.
+    /// The messages on their way back, whose leases are not extended. A run that is dropped meanwhile gives them back
+    /// once more.
     returning: BTreeMap<LeaseId, Message>,
     waiting: VecDeque<LeaseId>,
 }
@@ -42,10 +44,10 @@ pub(crate) struct StartedMessage {
     pub(crate) holding: InFlightGuard,
 }
 
-/// What was in the table.
+/// The contents of the table.
 #[derive(Debug)]
 pub(crate) struct TakenMessages {
-    /// A handler has begun these.
+    /// The messages that a handler has begun.
     pub(crate) started: Vec<Message>,
     pub(crate) not_started: Vec<Message>,
 }
@@ -55,7 +57,7 @@ impl LeasedMessages {
         Self { control, state: Mutex::default() }
     }
 
-    /// Adds what was received.
+    /// Adds received messages.
     pub(crate) fn add(&self, messages: Vec<Message>) {
         let mut state = locked(&self.state);
         for message in messages {
@@ -67,12 +69,12 @@ impl LeasedMessages {
         self.control.note_waiting(state.waiting.len());
     }
 
-    /// Starts the next message that is waiting. It is in flight before it stops waiting, so that it always counts as one of both.
+    /// Starts the next waiting message. The message is in flight before it stops waiting, so that it always counts.
     pub(crate) fn start(&self) -> Option<StartedMessage> {
         let mut state = locked(&self.state);
         loop {
             let id = state.waiting.pop_front()?;
-            // A message whose lease was lost is gone.
+            // A message whose lease was lost is no longer in the table.
             let started = state.messages.get(&id).cloned().map(|message| {
                 let holding = self.control.hold(message.id.to_string(), message.trace.clone());
                 StartedMessage { id, message, holding }
@@ -84,12 +86,12 @@ impl LeasedMessages {
         }
     }
 
-    /// How many wait to be started.
+    /// Returns how many messages wait to be started.
     pub(crate) fn waiting(&self) -> usize {
         locked(&self.state).waiting.len()
     }
 
-    /// Removes the messages that wait to be started, which go back instead.
+    /// Removes the messages that wait to be started, so that they can go back.
     pub(crate) fn begin_return(&self) -> (Vec<LeaseId>, Vec<Message>) {
         let mut state = locked(&self.state);
         let waiting = state.take_waiting();
@@ -98,7 +100,7 @@ impl LeasedMessages {
         waiting.into_iter().unzip()
     }
 
-    /// These messages are back.
+    /// Records that these messages are back in the mailbox.
     pub(crate) fn end_return(&self, ids: &[LeaseId]) {
         let mut state = locked(&self.state);
         for id in ids {
@@ -106,7 +108,7 @@ impl LeasedMessages {
         }
     }
 
-    /// Removes a message that is settled, or whose lease is lost; says how many messages are left.
+    /// Removes a message that is settled or whose lease is lost. Returns how many messages are left.
     pub(crate) fn remove(&self, id: LeaseId) -> (Option<Message>, usize) {
         let mut state = locked(&self.state);
         (state.messages.remove(&id), state.messages.len())
@@ -125,14 +127,15 @@ impl LeasedMessages {
     }
 }
 
-/// Gives messages back when a run is dropped in the middle.
+/// Gives messages back if a run is dropped before its end.
 pub(crate) struct ReturnOnDrop(pub(crate) Arc<RunContext>);
 
 impl Drop for ReturnOnDrop {
     fn drop(&mut self) {
         let TakenMessages { started, not_started } = self.0.leased.take_all();
         let Some(first) = started.first().or(not_started.first()) else { return };
-        // Past the deadline the leases run out, as those of a killed process do: the work may still be going on somewhere.
+        // After the deadline the leases run out, like those of a killed process, because the work may still be running
+        // somewhere.
         if self.0.control.wanted().is_overdue() {
             return;
         }

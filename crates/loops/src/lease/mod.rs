@@ -1,8 +1,8 @@
-//! The messages that a run has received and not settled, and their leases.
+//! The messages that a run has received but not settled, and their leases.
 //!
-//! Owns which messages a run has, and extends their leases. It does not know what handles a message.
+//! Owns the list of a run's messages, and extends their leases. Does not know what handles a message.
 //!
-//! - `leased_messages`: the table of these messages; a run that is dropped gives them back.
+//! - `leased_messages`: the table of these messages. A dropped run gives them back.
 //! - `extension`: extends leases in time, and warns of slow messages and short leases.
 //! - `lease_thread`: extends leases when handlers block the runtime.
 

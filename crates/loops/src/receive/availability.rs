@@ -1,4 +1,4 @@
-//! Whether the mailbox and the pool of a loop work, and how long to wait before the mailbox is asked again.
+//! Whether the mailbox and the pool of a loop work, and how long to wait before the next attempt at the mailbox.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,21 +8,22 @@ use crate::mailbox::{Backoff, MailboxError};
 use crate::telemetry::{Event, Level, emit_with};
 use crate::{Control, locked};
 
-/// Short at first, since most trouble passes; never so long that the return of a mailbox goes unnoticed.
+/// The pauses are short at first, because most trouble passes, and never so long that the recovery of a mailbox goes
+/// unnoticed.
 const MAILBOX_PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(10));
 
-/// What keeps a loop from its work.
+/// What keeps a loop from working.
 #[derive(Debug)]
 pub(crate) struct LoopAvailability {
     control: Control,
-    /// Lets those who report success, after each message, do without the lock.
+    /// Spares the lock when success is reported, which happens after each message.
     mailbox_fails: AtomicBool,
     known: Mutex<KnownTrouble>,
 }
 
 #[derive(Debug, Default)]
 struct KnownTrouble {
-    /// The mailbox's failures in a row, and the last of them.
+    /// The number of the mailbox's failures in a row, and the last failure.
     mailbox: Option<(u32, String)>,
     pool: Option<String>,
 }
@@ -37,7 +38,7 @@ impl LoopAvailability {
         self.control.set_trouble(mailbox.or(known.pool.as_ref()).cloned());
     }
 
-    /// The mailbox failed: how long to wait before the next try.
+    /// Records a failure of the mailbox. Returns how long to wait before the next attempt.
     pub(crate) fn mailbox_failed(&self, error: &MailboxError) -> Duration {
         let reason = error.to_string();
         let mut known = locked(&self.known);
@@ -51,7 +52,7 @@ impl LoopAvailability {
         MAILBOX_PAUSES.pause(failures, fastrand::f64())
     }
 
-    /// The mailbox works.
+    /// Records that the mailbox works.
     pub(crate) fn mailbox_works(&self) {
         if !self.mailbox_fails.load(Ordering::Relaxed) {
             return;
@@ -64,7 +65,7 @@ impl LoopAvailability {
         }
     }
 
-    /// Why the pool cannot serve, if it cannot.
+    /// Records why the pool cannot serve, or that it can.
     pub(super) fn set_pool_trouble(&self, reason: Option<String>) {
         let mut known = locked(&self.known);
         match (&known.pool, &reason) {

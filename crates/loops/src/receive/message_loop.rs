@@ -1,4 +1,5 @@
-//! A loop over a mailbox, and the task of its run: it receives, starts handlers, extends leases and gives messages back.
+//! A loop over a mailbox, and the task of its run, which receives, starts handlers, extends leases and gives messages
+//! back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,24 +27,24 @@ use crate::settle::{self, HandlingOutcome, SettlementRules};
 use crate::telemetry::{Event, Level, emit_with};
 use crate::{Control, EndOrder, LoopError, LoopOrders, RunOptions};
 
-/// How often an idle loop beats its heart.
+/// The period of an idle loop's heartbeat.
 const BEAT: Duration = Duration::from_secs(5);
-/// How long cancelled handlers may take to notice; a handler that blocks its thread never does.
+/// The time in which cancelled handlers must notice. A handler that blocks its thread never does.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long it may take after that to give messages back.
+/// The time in which messages must then be given back.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
-/// A wait longer than this part of a lease shows that handlers have blocked the runtime.
+/// A wait longer than this fraction of a lease means that handlers have blocked the runtime.
 const BLOCKED_PART_OF_LEASE: u32 = 2;
 
-/// What handles a message.
+/// The function that handles a message.
 pub(crate) type MessageHandler = Arc<dyn Fn(&Message) -> BoxFuture<'static, HandlingOutcome> + Send + Sync>;
 
-/// A loop over a mailbox: what [`MainLoop`](crate::MainLoop) and [`PoolLoop`](crate::PoolLoop) are made of.
+/// A loop over a mailbox, as used by [`MainLoop`](crate::MainLoop) and [`PoolLoop`](crate::PoolLoop).
 pub(crate) struct MessageLoop {
     pub(crate) control: Control,
     pub(crate) mailbox: Arc<dyn Mailbox>,
     pub(crate) work: MessageHandler,
-    /// The gate to the pool that handles messages, unless the host itself does.
+    /// The gate to the pool that handles messages. `None` if the host itself handles them.
     pub(crate) gate: Option<PoolGate>,
     pub(crate) rules: Arc<SettlementRules>,
     pub(crate) concurrency: Concurrency,
@@ -61,26 +62,27 @@ impl fmt::Debug for MessageLoop {
     }
 }
 
-/// How many messages a receive asked for, and what it brought.
+/// The number of messages that a receive asked for, and its result.
 type ReceiveResult = (usize, Result<Vec<Message>, MailboxError>);
 
-/// One run of a loop. If it is dropped in the middle, its messages are given back: the tasks end before `_return_on_drop` does.
+/// One run of a loop. If it is dropped before its end, its messages are given back: the tasks end before
+/// `_return_on_drop` is dropped.
 struct MessageLoopRun<'a> {
     message_loop: &'a MessageLoop,
     options: RunOptions,
     window: MessageWindow,
     orders: watch::Receiver<LoopOrders>,
     receiving: FuturesUnordered<BoxFuture<'a, ReceiveResult>>,
-    /// The last receive brought all that it asked for, so there may be more.
+    /// Whether the last receive returned all the messages it asked for, so that there may be more.
     is_backlog: bool,
     extending: Option<BoxFuture<'a, bool>>,
     extend_at: Instant,
     gate: Option<PoolGate>,
-    /// No receive before this.
+    /// The time before which nothing is received.
     not_before: Instant,
     iterations: u64,
     is_closed: bool,
-    /// Each handles one message after another, until none is waiting.
+    /// The handler tasks. Each handles one message after another until none is waiting.
     handlers: JoinSet<()>,
     returns: JoinSet<()>,
     context: Arc<RunContext>,
@@ -104,7 +106,7 @@ impl MessageLoop {
             leased: LeasedMessages::new(self.control.clone()),
             availability: LoopAvailability::new(self.control.clone()),
             rules: Arc::clone(&self.rules),
-            // A policy that gives messages up for want of workers does not let them wait.
+            // If the policy gives up messages for lack of workers, messages do not wait for a worker.
             gate: self.gate.clone().filter(|_| !self.rules.policy.buries_at_once(NO_WORKERS)),
             slow: SlowMessages::default(),
             leases: LeaseTimes::new(&options),
@@ -146,7 +148,7 @@ impl MessageLoop {
     }
 }
 
-/// From how many messages on another receive is not worth its cost.
+/// Returns the number of messages from which another receive is not worth its cost.
 fn enough(window: &MessageWindow) -> usize {
     window.all() - MAX_MESSAGES.min(window.all() / 2)
 }
@@ -169,7 +171,7 @@ impl<'a> MessageLoopRun<'a> {
                 return;
             }
             if !self.can_handle() {
-                // Another loop may be able to handle what a receive under way would bring.
+                // Another loop may be able to handle the messages that the current receives would return.
                 self.stop_receiving();
             } else if !ends && wanted.receives() {
                 self.receive();
@@ -187,7 +189,7 @@ impl<'a> MessageLoopRun<'a> {
         wanted.end != EndOrder::Not || self.is_closed || is_done
     }
 
-    /// Waits for the next thing to happen.
+    /// Waits for the next event.
     async fn wait(&mut self, wanted: LoopOrders) {
         let now = Instant::now();
         let mut wake_at = now + BEAT;
@@ -202,13 +204,14 @@ impl<'a> MessageLoopRun<'a> {
             biased;
             _ = self.orders.changed() => {}
             Some(_) = self.handlers.join_next(), if !self.handlers.is_empty() => {
-                // Many end together, and one iteration for all of them is enough.
+                // Many handlers end together, and one iteration is enough for all of them.
                 while self.handlers.try_join_next().is_some() {}
             }
             () = self.context.room.notified(), if wanted.receives() => {}
             Some(_) = self.returns.join_next(), if !self.returns.is_empty() => {}
             Some((asked, mut received)) = self.receiving.next(), if !self.receiving.is_empty() => {
-                // This task wakes several times during a lease. If it did not, the leases of what came meanwhile may be over.
+                // This task wakes several times during a lease. If it did not, the leases of the messages that arrived
+                // meanwhile may have expired.
                 let was_blocked = began.elapsed() > self.options.visibility_timeout / BLOCKED_PART_OF_LEASE;
                 if let (true, Ok(messages)) = (was_blocked, &mut received) {
                     *messages = still_leased(std::mem::take(messages), &self.context).await;
@@ -221,7 +224,7 @@ impl<'a> MessageLoopRun<'a> {
         }
     }
 
-    /// Whether messages can be handled at present.
+    /// Reports whether messages can be handled at present.
     fn can_handle(&self) -> bool {
         let reason = match self.context.pool_readiness() {
             PoolReadiness::Ready => None,
@@ -232,8 +235,9 @@ impl<'a> MessageLoopRun<'a> {
         can_handle
     }
 
-    /// Asks for as many messages as there is room for. One receive waits for them. While there is a backlog, more receives take full batches
-    /// without waiting: a mailbox that syncs a file does many of them in one sync.
+    /// Requests as many messages as there is room for. One receive waits for messages. While there is a backlog,
+    /// further receives take full batches without waiting, because a mailbox that syncs a file handles many of them in
+    /// one sync.
     fn receive(&mut self) {
         if self.window.adapt(self.message_loop.control.handled()) {
             self.context.enough.store(enough(&self.window), Ordering::Relaxed);
@@ -281,7 +285,7 @@ impl<'a> MessageLoopRun<'a> {
         }
     }
 
-    /// Drops the receives under way; the mailbox takes back what they had leased and not delivered.
+    /// Drops the running receives. The mailbox takes back the messages that they had leased but not delivered.
     fn stop_receiving(&mut self) {
         self.receiving.clear();
         self.context.requested.store(0, Ordering::Relaxed);
@@ -296,7 +300,7 @@ impl<'a> MessageLoopRun<'a> {
         }
     }
 
-    /// Gives back at once, in one batch, what was received and is not started.
+    /// Gives back at once, in one batch, the messages that were received but not started.
     fn give_back_waiting(&mut self) {
         self.stop_receiving();
         let context = Arc::clone(&self.context);
@@ -310,7 +314,7 @@ impl<'a> MessageLoopRun<'a> {
         });
     }
 
-    /// Begins to extend all leases, if it is time; also while the loop ends, until its deadline.
+    /// Begins to extend all leases if it is time. Continues while the loop ends, until its deadline.
     fn extend(&mut self, wanted: LoopOrders) {
         let now = Instant::now();
         if self.extending.is_some() || now < self.extend_at || wanted.is_overdue() {
@@ -329,7 +333,7 @@ impl<'a> MessageLoopRun<'a> {
         }
     }
 
-    /// Waits for the handlers, which cancel themselves, and gives back what they had together with what was waiting.
+    /// Waits for the handlers, which cancel themselves, and gives back their messages and the waiting ones.
     async fn cut(mut self) {
         self.stop_receiving();
         let deadline = Instant::now() + CANCEL_TIMEOUT;

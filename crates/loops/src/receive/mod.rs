@@ -1,12 +1,13 @@
 //! The task that runs a loop over a mailbox: it receives messages and starts their handlers.
 //!
-//! Owns when and how much is received. No code of a handler runs in this task, so that a slow handler delays no lease and no shutdown.
+//! Owns when and how many messages are received. No handler code runs in this task, so a slow handler delays neither a
+//! lease nor a shutdown.
 //!
-//! - `message_loop`: what such a loop is made of, and the task of a run.
-//! - `run_context`: what the task shares with its handlers.
+//! - `message_loop`: the parts of such a loop, and the task of a run.
+//! - `run_context`: the state that the task shares with its handlers.
 //! - `window`: how many messages a run has at a time.
 //! - `pool_gate`: whether the pool behind a loop can serve.
-//! - `availability`: whether mailbox and pool work, and the pauses between tries.
+//! - `availability`: whether mailbox and pool work, and the pauses between attempts.
 
 mod availability;
 mod message_loop;

@@ -1,5 +1,5 @@
-//! Whether the pool behind a loop can serve. While it cannot, nothing is received, and messages that no worker has begun wait: they are not to
-//! blame.
+//! Whether the pool behind a loop can serve. While it cannot, nothing is received, and messages that no worker has
+//! begun wait, because they are not to blame.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,18 +11,19 @@ use crate::pool::{EMPTY, Health};
 use crate::{Pool, locked};
 use snakepit_core::request::Withdrawal;
 
-/// Whether a pool can serve, as far as its loop is concerned.
+/// Whether a pool can serve its loop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum PoolReadiness {
-    /// It serves, or is about to.
+    /// The pool serves or is about to.
     Ready,
-    /// It has no worker, for this reason, and will have one.
+    /// The pool has no worker for this reason, but will have one.
     NoWorker(String),
-    /// It has stopped.
+    /// The pool has stopped.
     Stopped(String),
 }
 
-/// The gate to a pool. Clones share the calls that were submitted; each sees changes of the pool's health for itself.
+/// The gate to a pool. Clones share the submitted calls, but each clone observes changes of the pool's health
+/// separately.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolGate {
     pool: Pool,
@@ -30,21 +31,21 @@ pub(crate) struct PoolGate {
     submitted: Arc<SubmittedCalls>,
 }
 
-/// The calls that are with the pool, and how to withdraw them.
+/// The calls that were submitted to the pool, and how to withdraw them.
 #[derive(Debug, Default)]
 struct SubmittedCalls {
     next: AtomicU64,
     withdrawals: Mutex<HashMap<u64, Withdrawal>>,
 }
 
-/// A call that was submitted and is awaited.
+/// A submitted call whose answer is awaited.
 pub(crate) struct SubmittedCall {
     calls: Arc<SubmittedCalls>,
     number: u64,
 }
 
 impl SubmittedCall {
-    /// Whether it was withdrawn: then no worker has it, and none will.
+    /// Reports whether the call was withdrawn. If so, no worker has it or will get it.
     pub(crate) fn is_withdrawn(&self) -> bool {
         !locked(&self.calls.withdrawals).contains_key(&self.number)
     }
@@ -61,7 +62,7 @@ impl PoolGate {
         Self { pool: pool.clone(), health: pool.health(), submitted: Arc::default() }
     }
 
-    /// Registers a call that was submitted.
+    /// Registers a submitted call.
     pub(crate) fn submit(&self, withdrawal: Withdrawal) -> SubmittedCall {
         let calls = Arc::clone(&self.submitted);
         let number = calls.next.fetch_add(1, Ordering::Relaxed);
@@ -69,8 +70,8 @@ impl PoolGate {
         SubmittedCall { calls, number }
     }
 
-    /// Withdraws what waits in the queue of a pool without workers, because the loop is to give back what is not started: nobody
-    /// knows how long it would wait there.
+    /// Withdraws the calls in the queue of a pool without workers. The loop must give back messages that were not
+    /// started, and such calls could wait in the queue for any time.
     pub(crate) fn withdraw_queued(&self) {
         let has_worker = self.readiness() == PoolReadiness::Ready && self.pool.has_worker();
         if !has_worker {
@@ -78,7 +79,7 @@ impl PoolGate {
         }
     }
 
-    /// Whether the pool can serve now. A pool that sleeps until it is called can.
+    /// Returns whether the pool can serve now. A pool that starts its workers on the first call can.
     pub(crate) fn readiness(&self) -> PoolReadiness {
         let name = self.pool.name();
         match &*self.health.borrow() {
@@ -98,11 +99,11 @@ impl PoolGate {
 
     /// Waits for a change of the pool's health.
     pub(crate) async fn changed(&mut self) {
-        // It cannot fail: the pool holds the sender.
+        // This cannot fail, because the pool holds the sender.
         let _ = self.health.changed().await;
     }
 
-    /// Waits until the pool is ready; false if it never will be.
+    /// Waits until the pool is ready. Returns `false` if it never will be.
     pub(crate) async fn until_ready(&mut self) -> bool {
         loop {
             self.health.mark_unchanged();

@@ -1,4 +1,4 @@
-//! What the task of a run shares with its handlers and with the thread that extends leases.
+//! The state that the task of a run shares with its handlers and with the thread that extends leases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,26 +13,26 @@ use crate::lease::{LeaseTimes, LeasedMessages, SlowMessages};
 use crate::settle::SettlementRules;
 use crate::{Control, EndOrder, LoopOrders};
 
-/// What a run shares with its tasks.
+/// The state that a run shares with its tasks.
 pub(crate) struct RunContext {
     pub(crate) control: Control,
     pub(crate) leased: LeasedMessages,
     pub(crate) availability: LoopAvailability,
     pub(crate) rules: Arc<SettlementRules>,
-    /// None if the host itself handles messages, or if the policy gives messages up for want of workers.
+    /// `None` if the host itself handles messages, or if the policy gives up messages for lack of workers.
     pub(crate) gate: Option<PoolGate>,
     pub(crate) leases: LeaseTimes,
     pub(crate) slow: SlowMessages,
-    /// How many messages the receives under way may bring.
+    /// The number of messages that the running receives may return.
     pub(super) requested: AtomicUsize,
-    /// From this many messages on, received or requested, another receive is not worth its cost.
+    /// The number of messages, received or requested, from which another receive is not worth its cost.
     pub(super) enough: AtomicUsize,
     /// Notified when another receive is worth its cost.
     pub(super) room: Notify,
 }
 
 impl RunContext {
-    /// A message is settled, and this many are left.
+    /// Records that a message is settled and this many are left.
     pub(crate) fn note_settled(&self, left: usize) {
         if left + self.requested.load(Ordering::Relaxed) < self.enough.load(Ordering::Relaxed) {
             self.room.notify_one();
@@ -43,7 +43,8 @@ impl RunContext {
         self.gate.as_ref().map_or(PoolReadiness::Ready, PoolGate::readiness)
     }
 
-    /// Waits for the pause and then until the pool is ready. False if the pool never will be, or if no messages are wanted any longer.
+    /// Waits for the pause and then until the pool is ready. Returns `false` if the pool never will be, or if the loop
+    /// no longer receives messages.
     pub(crate) async fn until_pool_is_ready(&self, pause: Duration) -> bool {
         let mut orders = self.control.orders();
         if timeout(pause, orders.wait_for(|orders| !orders.receives())).await.is_ok() {
@@ -57,7 +58,7 @@ impl RunContext {
         }
     }
 
-    /// Waits for the pause. False if the loop's deadline has passed.
+    /// Waits for the pause. Returns `false` if the loop's deadline has passed.
     pub(crate) async fn pause(&self, pause: Duration) -> bool {
         let mut orders: watch::Receiver<LoopOrders> = self.control.orders();
         let was_cut = timeout(pause, orders.wait_for(|orders| orders.end == EndOrder::Cut)).await.is_ok();

@@ -4,28 +4,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An adaptive run has as many messages as it handles in this time. That is enough for a mailbox in a file to put many messages into one sync,
-/// and for a worker to have its next call at once; yet no other loop could have handled them much sooner.
+/// The time that an adaptive run plans ahead: it has as many messages as it handles in this time. That is enough for a
+/// mailbox in a file to sync many messages at once, and for a worker to get its next call at once, but other loops
+/// could not have handled the messages much sooner.
 const HORIZON: Duration = Duration::from_millis(25);
-/// The horizon is at most this part of a lease.
+/// The horizon is at most this fraction of a lease.
 const HORIZONS_PER_LEASE: u32 = 10;
-/// How often the rate is measured.
+/// The period at which the rate is measured.
 const MEASURE_EVERY: Duration = Duration::from_millis(5);
-/// An adaptive run never handles more messages at the same time.
+/// The most messages that an adaptive run handles at the same time.
 const MAX_HANDLING: usize = 512;
-/// A window at most doubles with one measurement.
+/// The factor by which one measurement may grow a window at most.
 const GROWTH: usize = 2;
-/// A window shrinks by this part of the surplus, since one slow measurement may be chance.
+/// The fraction of the surplus by which a window shrinks, because one slow measurement may be chance.
 const SHRINK_PART: usize = 4;
-/// An adaptive run prefetches this part of what it handles.
+/// The fraction of the messages in handling that an adaptive run prefetches in addition.
 const PREFETCH_PART: usize = 3;
 
-/// How many messages a loop handles at the same time.
+/// The number of messages that a loop handles at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Concurrency {
     /// Exactly this many.
     Fixed(usize),
-    /// At least this many, and more if handling them takes next to no time.
+    /// At least this many, and more if handling takes almost no time.
     AtLeast(usize),
 }
 
@@ -37,7 +38,7 @@ impl Concurrency {
     }
 }
 
-/// How many messages may be handled at the same time, and how many more may be prefetched.
+/// The number of messages that may be handled at the same time, and the number that may be prefetched.
 #[derive(Debug)]
 pub(super) struct MessageWindow {
     concurrency: Concurrency,
@@ -50,7 +51,7 @@ pub(super) struct MessageWindow {
 }
 
 impl MessageWindow {
-    /// `handled` is how many messages the loop has handled before.
+    /// Returns a window. `handled` is the number of messages that the loop has handled before.
     pub(super) fn new(concurrency: Concurrency, prefetch: usize, visibility: Duration, handled: u64) -> Self {
         Self {
             concurrency,
@@ -63,17 +64,17 @@ impl MessageWindow {
         }
     }
 
-    /// How many messages may be handled at the same time.
+    /// Returns how many messages may be handled at the same time.
     pub(super) fn handling(&self) -> usize {
         self.handling
     }
 
-    /// How many messages the run may have in all.
+    /// Returns how many messages the run may have in total.
     pub(super) fn all(&self) -> usize {
         self.handling + self.prefetch
     }
 
-    /// Adapts the window to how many messages were handled since the last measurement; says whether it has changed.
+    /// Adapts the window to the number of messages handled since the last measurement. Reports whether it changed.
     pub(super) fn adapt(&mut self, handled: u64) -> bool {
         let Concurrency::AtLeast(_) = self.concurrency else { return false };
         let (took, some) = (self.measured_at.elapsed(), handled - self.handled);
@@ -97,7 +98,7 @@ impl MessageWindow {
     }
 }
 
-/// How many messages are handled within the horizon, at the rate of so many in this time.
+/// Returns how many messages are handled within the horizon, at the rate of `handled` messages in `took`.
 #[expect(clippy::cast_precision_loss, reason = "counts of messages")]
 fn in_horizon(handled: u64, took: Duration, horizon: Duration) -> usize {
     (handled as f64 * horizon.as_secs_f64() / took.as_secs_f64()).ceil() as usize

@@ -1,9 +1,9 @@
-//! What becomes of a message that was handled: reply, ack, nack or bury.
+//! What happens to a message after it was handled: reply, ack, nack or bury.
 //!
-//! Owns the end of a lease. It does not know who handled the message.
+//! Owns the end of a lease. Does not know what handled the message.
 //!
-//! - `handling_outcome`: what handling a message came to.
-//! - `settlement_rules`: what decides about a message: the policy, replies, and what happens to messages that are given up.
+//! - `handling_outcome`: the outcome of handling a message.
+//! - `settlement_rules`: the rules for a handled message: the policy, replies, and messages that are given up.
 //! - `settlement`: ends leases, with retries while the mailbox fails.
 
 mod handling_outcome;

@@ -14,7 +14,8 @@ use crate::receive::RunContext;
 use crate::telemetry::{Event, Level, emit_with};
 use crate::{Control, EndOrder, HandlerFailure};
 
-/// How long a reply is tried again that the requester's mailbox refuses because it is closed: it may be opened again.
+/// How long a reply is retried that the requester's mailbox rejects because it is closed. The mailbox may be opened
+/// again.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const REPLY_PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
@@ -32,7 +33,7 @@ pub(super) enum Settlement {
 }
 
 impl Settlement {
-    /// What becomes of the message, in one word.
+    /// Returns what happens to the message, in one word.
     fn word(&self) -> &'static str {
         match self {
             Self::Ack => "ack",
@@ -43,7 +44,7 @@ impl Settlement {
         }
     }
 
-    /// Before it, and after it.
+    /// Returns the failpoints before and after the settlement.
     fn failpoints(&self) -> (LoopFailpoint, LoopFailpoint) {
         use LoopFailpoint as At;
         match self {
@@ -74,8 +75,8 @@ impl Settlement {
     }
 }
 
-/// Writes the policy's limit of deliveries, if it has one, to the mailbox's settings: from then on it holds for all who use the mailbox, for
-/// failures and for crashes. A mailbox that fails is asked again until it works, or the loop is to end.
+/// Writes the policy's delivery limit, if it has one, to the mailbox's settings. From then on it applies to all users
+/// of the mailbox, for failures and for crashes. If the mailbox fails, retries until it works or the loop must end.
 pub(crate) async fn write_delivery_limit(
     mailbox: &dyn Mailbox,
     run: &RunContext,
@@ -97,10 +98,10 @@ pub(crate) async fn write_delivery_limit(
     Ok(())
 }
 
-/// Ends the lease of a message as the rules say.
+/// Ends the lease of a message according to the rules.
 ///
-/// A reply that could not be sent does not make the handler run again: it is kept here and tried again, for as long as the lease and
-/// [`REPLY_TIMEOUT`] allow. Then the message is given up.
+/// A reply that could not be sent does not make the handler run again. The reply is kept here and retried for as long
+/// as the lease and [`REPLY_TIMEOUT`] allow. Then the message is given up.
 pub(crate) async fn settle(message: &Message, outcome: HandlingOutcome, took: Duration, run: &RunContext) {
     let error = outcome.failure().map(HandlerFailure::to_string);
     let mut settlement = run.rules.settlement(message, outcome);
@@ -131,7 +132,7 @@ pub(crate) async fn settle(message: &Message, outcome: HandlingOutcome, took: Du
                 }
             }
             error => {
-                // Nothing more can be done for this message: its lease runs out.
+                // Nothing more can be done for this message, so its lease runs out.
                 run.availability.mailbox_failed(&error);
                 return;
             }
@@ -139,7 +140,7 @@ pub(crate) async fn settle(message: &Message, outcome: HandlingOutcome, took: Du
     }
 }
 
-/// How often the requester's mailbox has refused a reply, and since when.
+/// The number of times that the requester's mailbox has rejected a reply, and when it first did.
 #[derive(Default)]
 struct ReplyRefusals {
     times: u32,
@@ -147,7 +148,7 @@ struct ReplyRefusals {
 }
 
 impl ReplyRefusals {
-    /// How long to wait before the next try; none if the time is over.
+    /// Returns how long to wait before the next attempt, or `None` if the time is over.
     fn pause(&mut self, limit: Duration) -> Option<Duration> {
         let since = *self.since.get_or_insert_with(Instant::now);
         self.times += 1;
@@ -155,7 +156,7 @@ impl ReplyRefusals {
     }
 }
 
-/// Emits an event for each attempt, with its error if it failed. A message that no worker has begun was not attempted.
+/// Emits an event for an attempt, with its error if it failed. A message that no worker has begun was not attempted.
 fn tell_attempt(
     control: &Control,
     message: &Message,
@@ -185,7 +186,7 @@ fn tell_attempt(
     }
 }
 
-/// Emits that the lease is lost: another receiver may have the message.
+/// Emits an event for a lost lease. Another receiver may have the message.
 pub(crate) fn tell_lease_lost(control: &Control, message: &Message) {
     emit_with(Level::Warn, || Event::LoopLeaseLost {
         name: control.name().into(),
@@ -193,8 +194,8 @@ pub(crate) fn tell_lease_lost(control: &Control, message: &Message) {
     });
 }
 
-/// Gives back messages that no handler has begun, in one batch, to be received again at once: their delivery is not counted. The mailbox
-/// passes over those whose leases are over.
+/// Gives back messages that no handler has begun, in one batch, to be received again at once. Their delivery is not
+/// counted. The mailbox ignores messages whose leases have expired.
 pub(crate) async fn release(messages: &[Message], run: &RunContext) {
     let receipts = receipts(messages);
     give_back(messages, |mailbox| mailbox.release(&receipts), run).await;

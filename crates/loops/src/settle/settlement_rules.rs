@@ -1,4 +1,4 @@
-//! What decides about a message that was handled.
+//! The rules that decide what happens to a handled message.
 
 use super::HandlingOutcome;
 use super::settlement::Settlement;
@@ -7,15 +7,15 @@ use crate::mailbox::{
     AfterFailure, DeadLetterPolicy, DeadReason, ERROR_ATTRIBUTE, Message, NackOptions, SendOptions,
 };
 
-/// What is done with a message that the policy gives up.
+/// What happens to a message that the policy gives up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GiveUpAction {
-    /// It becomes a dead letter.
+    /// The message becomes a dead letter.
     #[default]
     Bury,
-    /// The requester gets the error as a reply with the attribute [`ERROR_ATTRIBUTE`], also that of a body that cannot be read. A message that
-    /// wants no reply is buried.
+    /// The requester gets the error as a reply with the attribute [`ERROR_ATTRIBUTE`]. This includes the error of a
+    /// body that cannot be read. A message that wants no reply is buried.
     Reply,
 }
 
@@ -23,14 +23,14 @@ pub enum GiveUpAction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Replies {
-    /// If the message names a mailbox for the reply.
+    /// Values are sent if the message names a mailbox for the reply.
     #[default]
     WhenAsked,
-    /// Never.
+    /// Values are never sent.
     Never,
 }
 
-/// What decides about a message that was handled.
+/// The rules that decide what happens to a handled message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SettlementRules {
     pub(crate) policy: DeadLetterPolicy,
@@ -39,7 +39,7 @@ pub(crate) struct SettlementRules {
 }
 
 impl SettlementRules {
-    /// How the lease of a message ends.
+    /// Returns how the lease of a message ends.
     pub(super) fn settlement(&self, message: &Message, outcome: HandlingOutcome) -> Settlement {
         match outcome {
             HandlingOutcome::Done(Some(body))

@@ -1,22 +1,24 @@
-//! Whether a call is admitted, by how the last calls ended.
+//! Whether a call is admitted, depending on how the last calls ended.
 //!
-//! A circuit counts the calls of a pool, or of a command, that failed because of the pool and not of the caller. When too many
-//! failed, it *opens*: calls are refused at once instead of failing late. After a while it is *half open* and admits a few calls on
-//! trial, whose results decide.
+//! A circuit counts the calls of a pool, or of a command, that failed because of the pool and not because of the
+//! caller. When too many fail, the circuit *opens*: calls are refused at once instead of failing late. After a while it
+//! is *half open*: it admits a few calls as trials, and their results decide.
 //!
 //! | | asked | too many failed | a trial succeeded | a trial failed | a trial was cancelled |
 //! |---|---|---|---|---|---|
 //! | **closed** | admitted | open | – | – | – |
-//! | **open** | refused; once its time is over: half open, admitted on trial | – | – | – | – |
-//! | **half open** | admitted on trial while trials are left, else refused | – | the last one: closed | open, twice as long | one more trial is left |
+//! | **open** | refused; after the open time: half open, admitted as a trial | – | – | – | – |
+//! | **half open** | admitted as a trial while trials are left, else refused | – | if it was the last: closed | open for twice as long | one more trial is left |
 //!
-//! The same table is the `match` in `Breaker::step`, the only place that changes the state.
+//! The `match` in `Breaker::step` is the same table. It is the only place that changes the state.
 //!
-//! **Nothing can hold it half open.** A trial is reserved for as long as the circuit was open; then another call may have it, even if
-//! nobody reported how the first one ended. A trial that takes longer still counts when it ends.
+//! **No call can keep the circuit half open.** The place of a trial is reserved for as long as the circuit was open.
+//! Then another call may take the place, even if nothing has reported how the first trial ended. A trial that takes
+//! longer still counts when it ends.
 //!
-//! **A closed circuit costs one load per admission and one addition per result.** The window is two buckets that take turns, each
-//! in one word, so what it sees is between a half and the whole of the configured time. The lock is for the other states.
+//! **A closed circuit costs one load per admission and one addition per result.** The window consists of two buckets,
+//! each in one word, that take turns, so it covers between half and all of the configured time. The lock is only for
+//! the other states.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +37,7 @@ use snakepit_settings::HumanTime;
 use snakepit_settings::settings;
 
 settings! {
-    /// When calls are refused because the last ones failed.
+    /// When calls are refused because earlier ones failed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -46,31 +48,31 @@ settings! {
     #[derive(Clone, Copy, PartialEq, Debug)]
     #[must_use]
     pub struct Breaker {
-        /// At least so many calls must have failed; 0 is taken for 1.
+        /// How many calls must have failed, at least, to open the circuit. 0 counts as 1.
         failures: u32 = 10,
-        /// At least this share of the calls must have failed, from 0 to 1.
+        /// The share of failed calls that must be reached as well, from 0 to 1.
         ratio: f64 = 0.5,
         /// How long a call counts.
         window: Duration as HumanTime = Duration::from_secs(10),
-        /// How long calls are refused before the first trial; the time doubles with each trial that fails.
+        /// How long calls are refused before the first trial. The time doubles with each trial that fails.
         open_for: Duration as HumanTime = Duration::from_secs(5),
-        /// The longest time for which calls are refused before the next trial.
+        /// The longest time that calls are refused before the next trial.
         longest: Duration as HumanTime = Duration::from_mins(1),
-        /// How many calls are let in on trial, all of which must succeed; 0 is taken for 1.
+        /// How many calls are admitted as trials. All of them must succeed. 0 counts as 1.
         trials: u32 = 1,
-        /// Whether errors that workers answer with, such as exceptions, count as failures, too.
+        /// Whether error responses of workers, such as exceptions, count as failures, too.
         @manual errors: bool = false,
     }
 }
 
 impl Breaker {
-    /// Counts errors that workers answer with, such as exceptions, as failures, too.
+    /// Counts error responses of workers, such as exceptions, as failures, too.
     pub fn count_errors(mut self) -> Self {
         self.errors = true;
         self
     }
 
-    #[expect(clippy::match_same_arms, reason = "a table has its rows apart")]
+    #[expect(clippy::match_same_arms, reason = "each row of the table is its own arm")]
     fn step(&self, state: BreakerState, event: BreakerEvent, now: Instant) -> (BreakerState, BreakerAnswer) {
         use BreakerAnswer::{Admitted, Noted, Refused};
         use BreakerEvent::{Asked, Cancelled, Failed, Succeeded, Tripped};
@@ -110,7 +112,7 @@ enum BreakerEvent {
     Asked,
     /// Too many calls of the window failed.
     Tripped,
-    /// The other events are about trials.
+    /// A trial succeeded. The events below are about trials, too.
     Succeeded,
     Failed,
     Cancelled,
@@ -123,7 +125,7 @@ enum BreakerAnswer {
     Noted,
 }
 
-/// How long the circuit stays open.
+/// The time that a circuit stays open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct OpenPeriod {
     length: Duration,
@@ -144,12 +146,12 @@ impl OpenPeriod {
     }
 }
 
-/// The calls that are on trial.
+/// The calls that run as trials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Trials {
     out: u32,
     passed: u32,
-    /// How long the trials under way are waited for.
+    /// How long the running trials keep their places.
     span: OpenPeriod,
 }
 
@@ -170,59 +172,60 @@ impl Trials {
     }
 
     fn one_back(self) -> Self {
-        // A trial that took too long was replaced already.
+        // A trial that took too long has already been replaced.
         Self { out: self.out.saturating_sub(1), ..self }
     }
 }
 
-/// Admits one call. Its holder reports how the call ended: [`Circuit::succeeded`], [`failed`](Circuit::failed) or
-/// [`cancelled`](Circuit::cancelled).
+/// The permit of one admitted call. The holder reports how the call ended: [`Circuit::succeeded`],
+/// [`failed`](Circuit::failed) or [`cancelled`](Circuit::cancelled).
 #[derive(Debug)]
 #[must_use]
 pub struct CircuitPermit {
-    /// The circuit's gate when the call was admitted: a call from before the last change says nothing about the present.
+    /// The circuit's gate when the call was admitted. A call from before the last state change says nothing about the
+    /// present.
     gate: u64,
-    /// Whether the circuit became half open by this call.
+    /// Whether this call made the circuit half open.
     is_first_trial: bool,
 }
 
-/// Calls are refused at least until then.
+/// The time until which calls are refused, at least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenUntil(pub Instant);
 
-/// Whether a circuit admits calls.
+/// The phase of a circuit, which decides whether it admits calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CircuitPhase {
-    /// It admits all calls.
+    /// The circuit admits all calls.
     Closed,
-    /// It admits no calls.
+    /// The circuit admits no calls.
     Open,
-    /// It admits a few calls, on trial.
+    /// The circuit admits a few calls as trials.
     HalfOpen,
 }
 
-/// A circuit, at one moment.
+/// A circuit at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CircuitState {
-    /// Whether it admits calls.
+    /// The phase.
     pub state: CircuitPhase,
-    /// How many calls have ended within its window.
+    /// How many calls ended within the window.
     pub calls: u32,
     /// How many of these failed.
     pub failures: u32,
-    /// Since when it has been in this state.
+    /// When the circuit entered this phase.
     pub since: Instant,
     /// When the next trial is admitted, unless the circuit is closed.
     pub until: Option<Instant>,
-    /// How often it has opened so far.
+    /// How often the circuit has opened so far.
     pub trips: u64,
 }
 
 /// The circuit of a pool or of a command.
 #[derive(Debug)]
 pub struct Circuit {
-    /// Twice the number of changes, plus 1 unless the circuit is closed.
+    /// Twice the number of state changes, plus 1 unless the circuit is closed.
     gate: AtomicU64,
     window: FailureWindow,
     held: Mutex<CircuitCore>,
@@ -236,9 +239,9 @@ struct CircuitCore {
     trips: u64,
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "reporting the end of a call uses its permit up")]
+#[expect(clippy::needless_pass_by_value, reason = "reporting the end of a call consumes its permit")]
 impl Circuit {
-    /// A closed circuit.
+    /// Returns a closed circuit.
     pub fn new(policy: Breaker, now: Instant) -> Self {
         Self {
             gate: AtomicU64::new(0),
@@ -247,8 +250,8 @@ impl Circuit {
         }
     }
 
-    /// Changes the settings. An open circuit stays open, but no longer than the new settings allow; counts stay unless the window's
-    /// length changes.
+    /// Changes the settings. An open circuit stays open, but no longer than the new settings allow. The counts are kept
+    /// unless the length of the window changes.
     pub fn adopt(&self, policy: Breaker, now: Instant) {
         let mut held = self.held();
         if held.policy == policy {
@@ -259,7 +262,7 @@ impl Circuit {
         self.window.set_length(policy.window);
     }
 
-    /// Forgets everything; calls that are under way no longer count.
+    /// Closes the circuit and forgets all counts. Calls that are running no longer count.
     pub fn forget(&self, now: Instant) {
         let mut held = self.held();
         *held = CircuitCore { policy: held.policy, state: BreakerState::Closed, since: now, trips: 0 };
@@ -267,13 +270,13 @@ impl Circuit {
         self.turn_gate(BreakerState::Closed);
     }
 
-    /// Calls that were admitted before no longer count.
+    /// Records a state change, after which the calls that were admitted before no longer count.
     fn turn_gate(&self, state: BreakerState) {
         let changes = (self.gate.load(Ordering::Relaxed) >> 1) + 1;
         self.gate.store(changes << 1 | u64::from(state != BreakerState::Closed), Ordering::Release);
     }
 
-    /// Admits a call, or says until when it is refused.
+    /// Admits a call, or returns the time until which calls are refused.
     pub fn admit(&self, now: Instant) -> Result<CircuitPermit, OpenUntil> {
         let gate = self.gate.load(Ordering::Acquire);
         if gate & 1 == 0 {
@@ -282,7 +285,7 @@ impl Circuit {
         let mut held = self.held();
         let before = self.gate.load(Ordering::Relaxed);
         match self.step(&mut held, BreakerEvent::Asked, now) {
-            // Read while the lock is held: it belongs to the state that admitted the call.
+            // Read under the lock, so that the gate belongs to the state that admitted the call.
             BreakerAnswer::Admitted | BreakerAnswer::Noted => {
                 let now_at = self.gate.load(Ordering::Relaxed);
                 Ok(CircuitPermit { gate: now_at, is_first_trial: now_at != before })
@@ -291,7 +294,8 @@ impl Circuit {
         }
     }
 
-    /// The call was answered; an exception is an answer, too. Returns the phase if that changed it.
+    /// Records that a call was answered. An exception is an answer, too. Returns the new phase if the answer changed
+    /// it.
     pub fn succeeded(&self, permit: CircuitPermit, now: Instant) -> Option<CircuitPhase> {
         if permit.is_trial() {
             return self.trial_ended(&permit, BreakerEvent::Succeeded, now);
@@ -302,7 +306,7 @@ impl Circuit {
         None
     }
 
-    /// The call failed because of the pool. Returns the phase if that changed it.
+    /// Records that a call failed because of the pool. Returns the new phase if the failure changed it.
     pub fn failed(&self, permit: CircuitPermit, now: Instant) -> Option<CircuitPhase> {
         if permit.is_trial() {
             return self.trial_ended(&permit, BreakerEvent::Failed, now);
@@ -322,14 +326,14 @@ impl Circuit {
         None
     }
 
-    /// The call ended before anything could be learned from it.
+    /// Records that a call ended before anything could be learned from it.
     pub fn cancelled(&self, permit: CircuitPermit, now: Instant) {
         if permit.is_trial() {
             self.trial_ended(&permit, BreakerEvent::Cancelled, now);
         }
     }
 
-    /// The circuit as people see it.
+    /// Returns the state of the circuit, for display.
     pub fn snapshot(&self, now: Instant) -> CircuitState {
         let held = self.held();
         let until = match held.state {
@@ -372,7 +376,7 @@ impl Circuit {
         if moved {
             held.since = now;
             if next == BreakerState::Closed {
-                // Before the gate opens, so that the next call finds an empty window.
+                // Cleared before the gate changes, so that the next call finds an empty window.
                 self.window.clear();
             }
             held.trips += u64::from(matches!(next, BreakerState::Open(_)));
@@ -383,7 +387,7 @@ impl Circuit {
 }
 
 impl BreakerState {
-    /// The same state, with no time longer than `longest`.
+    /// Returns the same state, with no time longer than `longest`.
     fn at_most(self, longest: Duration, now: Instant) -> Self {
         match self {
             Self::Closed => Self::Closed,
@@ -404,7 +408,7 @@ impl BreakerState {
 }
 
 impl CircuitPermit {
-    /// Whether the circuit became half open by this call.
+    /// Reports whether this call made the circuit half open.
     pub fn is_first_trial(&self) -> bool {
         self.is_first_trial
     }

@@ -1,4 +1,4 @@
-//! What a circuit does, row by row of its table, and for any sequence of events.
+//! What a circuit does, row by row of its table and for arbitrary sequences of events.
 
 use proptest::prelude::*;
 
@@ -132,7 +132,7 @@ fn a_trial_nobody_hears_of_again_blocks_the_next_only_for_a_while() {
     assert!(circuit.admit(now + seconds(6)).is_err());
     circuit.succeeded(slow, now + seconds(7));
     assert_eq!(phase(&circuit, now), CircuitPhase::Closed, "late, but it succeeded");
-    // The other one belongs to a time that is over.
+    // The other trial belongs to a period that is over.
     circuit.failed(lost, now + seconds(8));
     let closed = circuit.snapshot(now + seconds(8));
     assert_eq!((closed.state, closed.calls), (CircuitPhase::Closed, 0));
@@ -148,7 +148,7 @@ fn all_trials_must_succeed() {
     let mut trials = trials.into_iter();
     for trial in trials.by_ref().take(2) {
         circuit.succeeded(trial, now);
-        assert!(circuit.admit(now).is_err(), "what has passed needs no other trial");
+        assert!(circuit.admit(now).is_err(), "a trial that passed keeps its place");
     }
     circuit.failed(trials.next().expect("the third"), now);
     assert_eq!(phase(&circuit, now), CircuitPhase::Open);
@@ -213,7 +213,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => (0..8_000u64).prop_map(Step::Pass),
         3 => Just(Step::Ask),
-        // The fourth way to end is to be forgotten.
+        // The fourth way to end is to never be reported.
         3 => (any::<prop::sample::Index>(), 0..4u8).prop_map(|(which, how)| Step::End(which, how)),
     ]
 }
@@ -247,13 +247,13 @@ proptest! {
             prop_assert_eq!(seen.state == CircuitPhase::Closed, seen.until.is_none());
             prop_assert!(seen.failures <= seen.calls && seen.since <= now);
         }
-        // Whatever is still out, a pool that works again is used again.
+        // Whichever calls are still unreported, a pool that works again is used again.
         for _ in 0..trials {
             let permit = match circuit.admit(now) {
                 Ok(permit) => permit,
                 Err(OpenUntil(until)) => {
                     now = until;
-                    circuit.admit(now).expect("its time is over")
+                    circuit.admit(now).expect("the open time is over")
                 }
             };
             circuit.succeeded(permit, now);
@@ -267,7 +267,7 @@ fn other_settings_hold_at_once_and_an_open_circuit_stays_open_no_longer_than_the
     let (circuit, now) = circuit(Breaker::default());
     fail(&circuit, 5, now);
     circuit.adopt(Breaker::default().failures(6), now);
-    assert_eq!(circuit.snapshot(now).failures, 5, "what was counted stays");
+    assert_eq!(circuit.snapshot(now).failures, 5, "the counts are kept");
     fail(&circuit, 1, now);
     assert_eq!(phase(&circuit, now), CircuitPhase::Open);
     circuit.adopt(Breaker::default().longest(seconds(60)), now);
@@ -276,7 +276,7 @@ fn other_settings_hold_at_once_and_an_open_circuit_stays_open_no_longer_than_the
     assert_eq!(circuit.snapshot(now).until, Some(now + seconds(2)));
     let permit = circuit.admit(now + seconds(2)).expect("a trial");
     assert_eq!(circuit.failed(permit, now + seconds(2)), Some(CircuitPhase::Open));
-    assert_eq!(circuit.snapshot(now).until, Some(now + seconds(4)), "no longer than the longest");
+    assert_eq!(circuit.snapshot(now).until, Some(now + seconds(4)), "at most the longest time");
 }
 
 #[test]

@@ -1,18 +1,18 @@
-//! How many calls ended lately, and how many of them failed: counted without a lock.
+//! How many calls ended lately, and how many of them failed, counted without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A bucket is one word: 20 bits of its turn's number, 22 of calls, 22 of failures.
+/// A bucket is one word: 20 bits for the number of its turn, 22 for calls and 22 for failures.
 const COUNT_BITS: u32 = 22;
 const TURN_BITS: u32 = 20;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 const TURN_MASK: u64 = (1 << TURN_BITS) - 1;
 const FAILURE: u64 = 1;
 const CALL: u64 = 1 << COUNT_BITS;
-/// Where a bucket stops counting, well before one field overflows into the next; its ratio stays.
+/// The count at which a bucket stops counting, well before one field overflows into the next. The ratio is kept.
 const FULL: u64 = COUNT_MASK - (1 << 16);
 
 /// How a call ended.
@@ -22,11 +22,11 @@ pub(crate) enum CallQuality {
     Bad,
 }
 
-/// How many calls ended lately, and how many of them failed.
+/// The number of calls that ended lately, and how many of them failed.
 #[derive(Debug)]
 pub(crate) struct FailureWindow {
     began: Instant,
-    /// How long a bucket has its turn, in nanoseconds.
+    /// The length of a turn of a bucket, in nanoseconds.
     turn: AtomicU64,
     buckets: [AtomicU64; 2],
 }
@@ -36,8 +36,8 @@ impl FailureWindow {
         Self { began: now, turn: AtomicU64::new(turn_of(length)), buckets: Default::default() }
     }
 
-    /// Changes the length, and forgets the counts, which belong to turns of the old length. A count that is added at the same moment
-    /// may be lost, too.
+    /// Changes the length, and discards the counts, which belong to turns of the old length. A count that is added at
+    /// the same moment may be lost, too.
     pub(crate) fn set_length(&self, length: Duration) {
         let turn = turn_of(length);
         if self.turn.swap(turn, Ordering::Relaxed) != turn {
@@ -62,21 +62,21 @@ impl FailureWindow {
         let seen_tag = seen >> (2 * COUNT_BITS);
         if seen_tag != tag {
             if seen_tag == (tag + 2) & TURN_MASK {
-                // The call is late: its bucket has its next turn already.
+                // The call is late: the next turn of its bucket has already begun.
                 return;
             }
             let fresh = tag << (2 * COUNT_BITS) | what;
             if bucket.compare_exchange(seen, fresh, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return;
             }
-            // Another thread has begun the turn.
+            // Another thread began the turn first.
         }
         if (seen >> COUNT_BITS) & COUNT_MASK < FULL || seen_tag != tag {
             bucket.fetch_add(what, Ordering::Relaxed);
         }
     }
 
-    /// Calls and failures.
+    /// Returns the number of calls and of failures.
     pub(crate) fn sum(&self, now: Instant) -> (u32, u32) {
         let turn = self.turn(now);
         let valid = [turn & TURN_MASK, turn.wrapping_sub(1) & TURN_MASK];
@@ -92,7 +92,7 @@ impl FailureWindow {
     }
 }
 
-/// Two of them make the window.
+/// Returns the length of a turn. Two turns make up the window.
 fn turn_of(length: Duration) -> u64 {
     u64::try_from(length.as_nanos() / 2).unwrap_or(u64::MAX).max(1)
 }
@@ -117,7 +117,7 @@ mod tests {
         window.count(CallQuality::Good, now + Duration::from_secs(10));
         window.count(CallQuality::Bad, now);
         assert_eq!(window.sum(now + Duration::from_secs(10)), (1, 0));
-        // After any idle time it counts again, also where the numbers of the turns begin anew.
+        // After any idle time the window counts again, even if the turn numbers have wrapped around.
         let later = now + Duration::from_secs(5) * (1 << TURN_BITS) + Duration::from_secs(10) * 3;
         window.count(CallQuality::Good, later);
         assert_eq!(window.sum(later), (1, 0));

@@ -1,22 +1,22 @@
 //! Which calls are refused because workers keep dying of them.
 //!
-//! A call is known by its fingerprint: a keyed hash of its command and its arguments. Every call that a worker had begun when it
-//! died is a suspect; one that is answered later, with the same arguments, is cleared. So only deaths in a row count, and
-//! a bystander that happened to run beside a killer is cleared by its next answer.
+//! A call is identified by its fingerprint: a keyed hash of its command and its arguments. When a worker dies, every
+//! call that it had begun becomes a suspect. A later answer to a call with the same arguments clears it. So only deaths
+//! in a row count, and a bystander that ran beside a killer is cleared by its next answer.
 //!
-//! **Who caused a death.** A crash is the call's own doing. A SIGKILL may come from an operator, or from the call itself. Such a death
-//! counts half ([`Blame`]), so a call that was hit by chance survives twice as many, and one that does it on purpose is
-//! refused in the end.
+//! **Who caused a death.** A crash is the fault of the call. A SIGKILL may come from an operator or from the call
+//! itself. Such a death counts half ([`Blame`]), so a call that was hit by chance survives twice as many, and a call
+//! that kills on purpose is refused in the end.
 //!
-//! **Several calls at a time.** If a worker dies that does several calls, they share the blame ([`Charge`]). A call with as many deaths
-//! as are needed gets a trial: no other call is with its worker. Only a call that killed a worker alone is refused, so
-//! a bystander is cleared by its answer, however many workers died beside it.
+//! **Several calls at a time.** If a worker dies while it runs several calls, they share the blame ([`Charge`]). After
+//! as many deaths as are needed, a call gets a trial: it runs with no other call on its worker. Only a call that killed
+//! a worker while running alone is refused, so an answer clears a bystander, however many workers died beside it.
 //!
-//! **What it costs.** A pool without suspects pays one relaxed load per call. With suspects, the arguments are hashed only if a
-//! suspect has the same command and arguments of the same length: 100 MiB are not read for every innocent upload.
+//! **What it costs.** A pool without suspects pays one relaxed load per call. With suspects, arguments are hashed only
+//! if a suspect has the same command and arguments of the same length, so no innocent upload of 100 MiB is read.
 //!
-//! **What it keeps.** A bounded number of fingerprints, each with a bounded number of deaths, in a short form
-//! ([`DeathRecord::shortened`]).
+//! **What it keeps.** The list holds a bounded number of fingerprints. Each has a bounded number of deaths, in a short
+//! form ([`DeathRecord::shortened`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -35,7 +35,7 @@ use snakepit_settings::HumanTime;
 use snakepit_settings::settings;
 
 settings! {
-    /// When a call that keeps killing workers is refused.
+    /// When calls are refused because they keep killing workers.
     ///
     /// ```
     /// use std::time::Duration;
@@ -46,28 +46,29 @@ settings! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[must_use]
     pub struct Quarantine {
-        /// Whether calls are refused at all.
+        /// Whether the pool refuses such calls at all.
         @manual enabled: bool = true,
-        /// How many workers must have died of a call, without an answer in between; 0 is taken for 1. A death that may have come
-        /// from outside counts half: by SIGKILL where memory was not short, or ended by the pool because it was stuck. Calls that a
-        /// worker did at the same time share its death, and only a call that killed a worker alone is refused.
+        /// The number of workers that must die of a call, without an answer in between. 0 counts as 1. A death that may
+        /// have an outside cause counts half: a SIGKILL while memory was not short, or the pool ended the worker
+        /// because it was stuck. Calls that ran at the same time share the death of their worker. Only a call that
+        /// killed a worker while running alone is refused.
         deaths: usize = 3,
         /// How long a death counts.
         within: Duration as HumanTime = Duration::from_mins(10),
         /// How long the call is refused after the last death.
         lasts: Duration as HumanTime = Duration::from_mins(10),
-        /// How many suspected calls are remembered; the oldest is forgotten first, and one that is refused last.
+        /// The number of suspect calls that the pool remembers. It forgets the oldest first, and refused calls last.
         remembered: usize = 1000,
     }
 }
 
 impl Quarantine {
-    /// No call is ever refused.
+    /// Returns a policy that never refuses a call.
     pub fn off() -> Self {
         Self { enabled: false, ..Self::default() }
     }
 
-    /// The policy, unless it is off.
+    /// Returns the policy, unless it is off.
     pub fn if_enabled(self) -> Option<Self> {
         self.enabled.then_some(self)
     }
@@ -76,28 +77,29 @@ impl Quarantine {
 /// Whether a worker died of its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blame {
-    /// It crashed, exited, broke the protocol or took too much memory.
+    /// It did: it crashed, exited, broke the protocol or used too much memory.
     Own,
-    /// Unknown: somebody who knows nothing of its calls may have ended it.
+    /// Unknown. Something else may have ended the worker.
     Perhaps,
 }
 
-/// A call's share in a death.
+/// The share of a call in a death.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Charge {
-    /// How much the death counts.
+    /// Whether the calls caused the death.
     pub blame: Blame,
-    /// How many calls the worker was doing, this one included.
+    /// How many calls the worker was running, including this one.
     pub among: usize,
 }
 
 impl Charge {
-    /// The weight of a death that one call caused alone.
+    /// The weight of a death that a single call caused.
     const WHOLE: usize = 1000;
-    /// How many deaths are remembered for each that is needed: twice as many may be from outside, before and after the trial.
+    /// The number of remembered deaths for each that is needed. Up to twice as many may have an outside cause, both
+    /// before and after the trial.
     const REMEMBERED: usize = 4;
 
-    /// The weight as if no other call shared it.
+    /// Returns the weight as if no other call shared the death.
     fn unshared(self) -> usize {
         match self.blame {
             Blame::Own => Self::WHOLE,
@@ -117,15 +119,15 @@ impl Charge {
 /// Whether a call is admitted.
 #[derive(Debug)]
 pub enum Admittance<D> {
-    /// It is admitted.
+    /// The call is admitted.
     Free,
-    /// It is admitted, and must be alone with its worker.
+    /// The call is admitted, and must run alone on its worker.
     Trial,
-    /// It is refused.
+    /// The call is refused.
     Refused(QuarantineRefusal<D>),
 }
 
-/// Identifies a call by its command and its arguments, within one process.
+/// The identity of a call within one process: a hash of its command and its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fingerprint(u64);
 
@@ -135,37 +137,37 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// A call of which workers have died.
+/// A call that workers have died of.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SuspectCall<D> {
-    /// Identifies the call.
+    /// The fingerprint of the call.
     pub fingerprint: Fingerprint,
-    /// Its command.
+    /// The command.
     pub command: Arc<str>,
-    /// How the workers died, the last one last.
+    /// The deaths of the workers, the latest last.
     pub autopsies: Vec<Arc<D>>,
-    /// When the last one died.
+    /// When the last worker died.
     pub last: Instant,
-    /// Until when it is refused, if it is.
+    /// The time until which the call is refused, if it is.
     pub refused_until: Option<Instant>,
-    /// Whether its worker does it alone: it was there when too many workers died, but may be a bystander.
+    /// Whether the call must run alone: it was present at too many deaths, but may be a bystander.
     pub on_trial: bool,
 }
 
-/// A refused call, and the deaths for which it is refused.
+/// A refused call, and the deaths that it is refused for.
 pub type QuarantineRefusal<D> = (Fingerprint, Vec<Arc<D>>);
 
-/// What is kept of a worker's death, to show why a call is refused.
+/// The record of a worker's death, kept to show why a call is refused.
 pub trait DeathRecord {
-    /// The worker that died.
+    /// Returns the worker that died.
     fn worker(&self) -> &WorkerId;
 
-    /// The same record with little text: a worker may print 64 KiB, which a thousand suspects would make too much.
+    /// Returns the same record with less text. A worker may print 64 KiB, which is too much for a thousand suspects.
     fn shortened(self: &Arc<Self>) -> Arc<Self>;
 }
 
-/// A coarse fingerprint, by the command and the length of the arguments: it is made without reading them.
+/// A coarse fingerprint: the command and the length of the arguments. Computing it does not read the arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Outline(u64);
 
@@ -180,7 +182,7 @@ struct Death<D> {
 struct SuspectRecord<D> {
     command: Arc<str>,
     outline: Outline,
-    /// The oldest first; never empty.
+    /// The deaths, the oldest first. Never empty.
     deaths: VecDeque<Death<D>>,
     refused_until: Option<Instant>,
     on_trial: bool,
@@ -189,10 +191,10 @@ struct SuspectRecord<D> {
 
 #[derive(Debug)]
 struct SuspectTable<D> {
-    /// None: no call is suspected.
+    /// `None` if no call is suspected.
     policy: Option<Quarantine>,
     entries: HashMap<Fingerprint, SuspectRecord<D>>,
-    /// How many entries have each outline.
+    /// The number of entries for each outline.
     outlines: HashMap<Outline, usize>,
     /// When the first entry can be forgotten.
     sweep_at: Option<Instant>,
@@ -201,14 +203,14 @@ struct SuspectTable<D> {
 /// The suspects of one pool.
 #[derive(Debug)]
 pub struct SuspectList<D> {
-    /// The key of all fingerprints, so that nobody can construct two calls with the same one.
+    /// The key of all fingerprints, so that nobody can construct two calls with the same fingerprint.
     key: RandomState,
     empty: AtomicBool,
     suspects: Mutex<SuspectTable<D>>,
 }
 
 impl<D: DeathRecord> SuspectList<D> {
-    /// An empty list. Without a policy nothing is refused.
+    /// Returns an empty list. Without a policy it refuses nothing.
     pub fn new(policy: Option<Quarantine>) -> Self {
         Self {
             key: RandomState::new(),
@@ -217,8 +219,8 @@ impl<D: DeathRecord> SuspectList<D> {
         }
     }
 
-    /// Changes the settings and decides anew about every suspect, by the deaths that are still known; `None` forgets all. Returns the
-    /// commands that are newly refused, with their numbers of deaths.
+    /// Changes the settings and judges every suspect again by its remembered deaths. `None` forgets all suspects.
+    /// Returns the commands of the calls that are newly refused, with their numbers of deaths.
     pub fn adopt(&self, policy: Option<Quarantine>, now: Instant) -> Vec<(Arc<str>, usize)> {
         let mut suspects = self.locked();
         if suspects.policy == policy {
@@ -245,18 +247,18 @@ impl<D: DeathRecord> SuspectList<D> {
                 refused.push((Arc::clone(&entry.command), entry.deaths.len()));
             }
         }
-        // Suspects that are too old by the new settings are forgotten next time.
+        // The next sweep forgets suspects that are too old under the new settings.
         suspects.sweep_at = suspects.entries.values().map(|entry| entry.forget_at).min();
         self.note(&suspects);
         refused
     }
 
-    /// Whether no call is suspected: one relaxed load.
+    /// Reports whether no call is suspected. Costs one relaxed load.
     pub fn is_empty(&self) -> bool {
         self.empty.load(Ordering::Relaxed)
     }
 
-    /// What tells this call from others.
+    /// Returns the fingerprint of a call.
     pub fn fingerprint(&self, command: &str, args: &Encoded) -> Fingerprint {
         let mut hasher = self.key.build_hasher();
         // The lengths separate the parts.
@@ -264,7 +266,7 @@ impl<D: DeathRecord> SuspectList<D> {
         hasher.write(command.as_bytes());
         hasher.write_usize(args.head().len());
         hasher.write(args.head());
-        // The head says where each body ends.
+        // The head contains the length of each body.
         args.bodies().for_each(|body| hasher.write(body));
         Fingerprint(hasher.finish())
     }
@@ -273,7 +275,7 @@ impl<D: DeathRecord> SuspectList<D> {
         Outline(self.key.hash_one((command, args.payload_len())))
     }
 
-    /// Whether this call is admitted.
+    /// Decides whether a call is admitted.
     pub fn admittance(&self, command: &str, args: &Encoded, now: Instant) -> Admittance<D> {
         if self.is_empty() || !self.may_know(self.outline(command, args), now) {
             return Admittance::Free;
@@ -288,7 +290,7 @@ impl<D: DeathRecord> SuspectList<D> {
         }
     }
 
-    /// Why this call is refused, if it is.
+    /// Returns why a call is refused, if it is.
     pub fn refuses(&self, command: &str, args: &Encoded, now: Instant) -> Option<QuarantineRefusal<D>> {
         match self.admittance(command, args, now) {
             Admittance::Refused(refusal) => Some(refusal),
@@ -296,7 +298,8 @@ impl<D: DeathRecord> SuspectList<D> {
         }
     }
 
-    /// A worker died that had begun this call. Returns the number of deaths if the call is refused from now on.
+    /// Records the death of a worker that had begun this call. Returns the number of deaths if the call is refused from
+    /// now on.
     pub fn suspect(
         &self,
         command: &str,
@@ -330,14 +333,14 @@ impl<D: DeathRecord> SuspectList<D> {
         newly
     }
 
-    /// A call was answered, so it is no longer suspected.
+    /// Records that a call was answered, so that it is no longer suspected.
     pub fn cleared(&self, command: &str, args: &Encoded, now: Instant) {
         if !self.is_empty() && self.may_know(self.outline(command, args), now) {
             self.release(self.fingerprint(command, args));
         }
     }
 
-    /// Forgets a suspect, and says whether there was one.
+    /// Forgets a suspect. Reports whether there was one.
     pub fn release(&self, fingerprint: Fingerprint) -> bool {
         let mut suspects = self.locked();
         let known = suspects.remove(fingerprint);
@@ -345,7 +348,7 @@ impl<D: DeathRecord> SuspectList<D> {
         known
     }
 
-    /// All suspects, the latest death first.
+    /// Returns all suspects, the latest death first.
     pub fn suspects(&self, now: Instant) -> Vec<SuspectCall<D>> {
         let mut suspects = self.locked();
         suspects.sweep(now);
@@ -367,7 +370,7 @@ impl<D: DeathRecord> SuspectList<D> {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called while the lock is held, so that the last store is the true one.
+    /// Updates `empty`. The lock must be held, so that the last store is the right one.
     fn note(&self, suspects: &SuspectTable<D>) {
         self.empty.store(suspects.entries.is_empty(), Ordering::Relaxed);
     }
@@ -378,7 +381,7 @@ impl<D: DeathRecord> SuspectTable<D> {
         Self { policy, entries: HashMap::new(), outlines: HashMap::new(), sweep_at: None }
     }
 
-    /// Forgets suspects whose time is over, and says whether it looked for any.
+    /// Forgets suspects whose time is over. Reports whether it was time to look for them.
     fn sweep(&mut self, now: Instant) -> bool {
         if self.sweep_at.is_none_or(|at| now < at) {
             return false;
@@ -392,7 +395,7 @@ impl<D: DeathRecord> SuspectTable<D> {
         true
     }
 
-    /// Makes room for one more. Deaths are rare enough to look at every suspect.
+    /// Makes room for one more suspect. Deaths are rare enough to look at every suspect.
     fn make_room(&mut self, most: usize) {
         while self.entries.len() >= most {
             let oldest = self.entries.iter().min_by_key(|(_, it)| (it.refused_until.is_some(), it.last()));
@@ -415,7 +418,7 @@ impl<D: DeathRecord> SuspectTable<D> {
 
 impl<D: DeathRecord> SuspectRecord<D> {
     fn add(&mut self, death: Death<D>, policy: &Quarantine) {
-        // A worker that had begun the same call twice has died once.
+        // A worker that had begun the same call twice still died only once.
         if self.deaths.iter().any(|known| known.autopsy.worker() == death.autopsy.worker()) {
             return;
         }
@@ -427,7 +430,7 @@ impl<D: DeathRecord> SuspectRecord<D> {
         self.judge(policy, now);
     }
 
-    /// Decides whether the call is refused, and until when; keeps no more deaths than that takes.
+    /// Decides whether the call is refused, and until when. Keeps no more deaths than the decision needs.
     fn judge(&mut self, policy: &Quarantine, now: Instant) {
         let needed = policy.deaths.max(1).saturating_mul(Charge::WHOLE);
         let most = policy.deaths.max(1).saturating_mul(Charge::REMEMBERED);
@@ -440,7 +443,8 @@ impl<D: DeathRecord> SuspectRecord<D> {
         self.forget_at = self.refused_until.unwrap_or_else(|| after(last, policy.within));
     }
 
-    /// Whether its deaths, without so many of the oldest, are enough, and it caused one of them alone.
+    /// Reports whether the deaths, without the oldest `without`, are enough, and whether the call caused one of them
+    /// alone.
     fn is_convicted(&self, without: usize, needed: usize) -> bool {
         let charges = || self.deaths.iter().skip(without).map(|death| death.charge);
         charges().any(Charge::is_alone) && charges().map(Charge::share).sum::<usize>() >= needed

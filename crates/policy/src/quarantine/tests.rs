@@ -1,4 +1,4 @@
-//! Who is suspected, refused, cleared and forgotten.
+//! Which calls are suspected, refused, cleared and forgotten.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ impl DeathRecord for Died {
     }
 }
 
-/// The death of a worker of its own.
+/// Returns the death of a worker of its own.
 fn death(number: usize) -> Arc<Died> {
     let worker = WorkerId::new(format!("w{number}")).expect("an id");
     Arc::new(Died { worker, is_short: false })
@@ -94,7 +94,7 @@ fn a_death_that_may_have_come_from_outside_counts_half() {
     let (hit, mixed) = (number(1), number(2));
     let perhaps = |args: &Encoded, count| list.suspect("render", args, &death(count), PERHAPS, now);
     assert!((0..5).all(|count| perhaps(&hit, count).is_none()));
-    assert!(list.refuses("render", &hit, now).is_none(), "five kills may be an operator's");
+    assert!(list.refuses("render", &hit, now).is_none(), "an operator may have killed all five");
     assert_eq!(perhaps(&hit, 5), Some(6));
     assert_eq!(list.refuses("render", &hit, now).expect("refused").1.len(), 6);
     kill(&list, &mixed, 2, now);
@@ -149,7 +149,7 @@ fn other_settings_judge_everybody_anew_and_none_forget_all() {
     assert_eq!(list.suspects(now).len(), 1, "there is room for one");
     assert!(list.adopt(None, now).is_empty() && list.is_empty());
     kill(&list, &once, 9, now);
-    assert!(list.is_empty(), "nobody is suspected");
+    assert!(list.is_empty(), "no call is suspected");
     list.adopt(Some(strict), now);
     assert!(!refused(&once, now));
     kill(&list, &once, 1, now);
@@ -187,7 +187,7 @@ fn the_quarantine_ends_and_then_the_list_is_empty() {
     let end = now + minutes(10);
     assert!(list.refuses("render", &poison, end - Duration::from_millis(1)).is_some());
     assert!(list.refuses("other", &number(9), end).is_none());
-    assert!(list.is_empty(), "any call that looks forgets what is over");
+    assert!(list.is_empty(), "any lookup forgets expired suspects");
     assert!(list.refuses("render", &poison, end).is_none());
 }
 
@@ -247,7 +247,7 @@ fn what_differs_anywhere_has_another_fingerprint() {
         list.fingerprint("a", &large(2, 100_000)),
         list.fingerprint("a", &large(1, 100_001)),
     ];
-    assert!(large(1, 100_000).has_bodies(), "this is about bodies, too");
+    assert!(large(1, 100_000).has_bodies(), "this covers bodies, too");
     for (index, print) in prints.iter().enumerate() {
         assert!(!prints[index + 1..].contains(print), "{index}");
     }
@@ -269,7 +269,7 @@ fn the_same_arguments_are_the_same_call_also_when_they_came_in_a_frame() {
 proptest! {
     #[test]
     fn the_list_stays_bounded_and_its_parts_agree(
-        // Which call, whether its worker died, and seconds that pass.
+        // The call, whether its worker died, and the seconds that pass.
         steps in prop::collection::vec((0..6u32, prop::bool::weighted(0.8), 0..200u64), 0..200),
     ) {
         let list = SuspectList::new(Some(Quarantine::default().remembered(4)));

@@ -1,25 +1,26 @@
 //! When the next worker may start.
 //!
-//! A worker that fails once is replaced at once; in a series of failures the pauses double. Each failure counts against a budget,
-//! and past it the pool is *degraded*: it tries one worker at a time, each after the longest pause, until one serves. Workers that
-//! serve already go on; a degraded pool is only slow to start more.
+//! A worker that fails once is replaced at once. In a series of failures the pauses double. Each failure counts against
+//! a budget. Beyond the budget the pool is *degraded*: it tries one worker at a time, each after the longest pause,
+//! until one serves. Workers that already serve continue, so a degraded pool is only slow to start more.
 //!
-//! **Why the budget grows with the pool.** When the machine hiccups and all twenty workers of a healthy pool die within a
-//! second, that is one accident, not twenty. So the budget is never below twice the number of workers: a pool may lose all its
-//! workers twice within the window, and all are replaced at once. The third time the pool is degraded, which costs it one trial: one
-//! worker that passes, started after the longest pause. Then all others start together.
+//! **Why the budget grows with the pool.** If all twenty workers of a healthy pool die within a second because the
+//! machine hiccups, that is one accident, not twenty. So the budget is never below twice the number of workers: a pool
+//! may lose all its workers twice within the window, and all are replaced at once. The third time the pool is degraded.
+//! That costs it one trial: one worker, started after the longest pause, must pass. Then all others start together.
 //!
-//! **Which worker passes.** One that answers a call or lives for a second, unless the failed workers did just that. Workers that die
-//! after 1.3 s all live for a second, and perhaps they all answer calls. So a worker passes only when it has lived for twice as long
-//! as the longest-lived of those that failed young (younger than the longest pause), and an answer counts only if none of those had
-//! answered. No other worker is started meanwhile.
+//! **Which worker passes.** A worker passes if it answers a call or lives for a second, unless the failed workers did
+//! the same. Workers that die after 1.3 s all live for a second, and perhaps they all answer calls. So in a degraded
+//! pool a worker passes only after living twice as long as the longest-lived worker that failed young (younger than the
+//! longest pause). An answer counts only if none of those workers had answered. No other worker is started meanwhile.
 //!
-//! **Why a pause is doubled only when it is over.** Twenty workers that were started together fail together. Those that fail
-//! while a pause is pending were started before it, and say nothing about its effect.
+//! **Why a pause doubles only once it is over.** Twenty workers that were started together fail together. The workers
+//! that fail during a pause were started before it, and say nothing about its effect.
 //!
-//! **Why a restored pool is not forgiven.** Failures leave the budget with time alone. A worker that serves shows that starts
-//! work again, not that workers live: if they die after their first call, the next failure within the window degrades the pool
-//! again, so that a storm costs a handful of starts for each longest pause and not a whole budget.
+//! **Why a recovered pool keeps its failures.** Only time removes failures from the budget. A worker that serves shows
+//! that starts work again, not that workers live. If workers die after their first call, the next failure within the
+//! window degrades the pool again, so a crash storm costs a handful of starts per longest pause instead of a whole
+//! budget.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -32,14 +33,14 @@ use super::time::after;
 use snakepit_settings::HumanTime;
 use snakepit_settings::settings;
 
-/// A worker that lives shorter than this and answers nothing counts as one that did not start.
+/// The lifetime below which a worker that answers no call counts as one that did not start.
 pub const SHORT_LIFE: Duration = Duration::from_secs(1);
 
-/// How far pauses are varied, in either direction.
+/// The share by which pauses vary, in either direction.
 const JITTER: f64 = 0.25;
 
 settings! {
-    /// How workers that fail are replaced.
+    /// How failed workers are replaced.
     ///
     /// ```
     /// use std::time::Duration;
@@ -50,14 +51,16 @@ settings! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[must_use]
     pub struct Restarts {
-        /// How many workers may fail within the time `within` before the pool is degraded and tries one worker at a time. A pool
-        /// always bears twice as many failures as it has workers: if all of them die together, that is one accident.
+        /// How many workers may fail within the time `within` before the pool is degraded and tries one worker at a
+        /// time. The pool always tolerates twice as many failures as it has workers, because all of them dying together
+        /// is one accident.
         failures: usize = 5,
         /// How long a failure counts.
         within: Duration as HumanTime = Duration::from_mins(1),
-        /// The pause after the second failure in a row, varied by a quarter; each further pause is twice as long.
+        /// The pause after the second failure in a row, varied by a quarter. Each further pause is twice as long.
         first_pause: Duration as HumanTime = Duration::from_millis(100),
-        /// The longest pause between two starts, varied by a quarter, and the pause between the trials of a degraded pool.
+        /// The longest pause between two starts, and the pause between the trials of a degraded pool. Both are varied
+        /// by a quarter.
         longest_pause: Duration as HumanTime = Duration::from_secs(5),
     }
     also {
@@ -66,30 +69,30 @@ settings! {
     }
 }
 
-/// Which of the workers that fail count, into the budget and for pauses.
+/// Which failed workers count for the budget and the pauses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CountedFailures {
-    /// All of them.
+    /// All failed workers.
     #[default]
     All,
-    /// Those that failed before they were given a call. The others may have died of their calls, which an evaluation must not be
-    /// refused for.
+    /// The workers that failed before they got a call. The others may have died of their calls, and an evaluation must
+    /// continue in spite of that.
     BeforeFirstCall,
 }
 
-/// What a worker has done so far.
+/// What a worker has done in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorkerLife {
-    /// How long ago it got ready; zero if it did not.
+    /// How long ago the worker became ready. Zero if it did not.
     pub lived: Duration,
-    /// Whether it has answered a call.
+    /// Whether the worker has answered a call.
     pub answered: bool,
-    /// Whether it was given a call.
+    /// Whether the worker was given a call.
     pub was_used: bool,
 }
 
 impl WorkerLife {
-    /// Whether it did not start, or neither lived for a second nor answered a call.
+    /// Reports whether the worker did not start, or neither lived for a second nor answered a call.
     fn is_short(self) -> bool {
         self.lived < SHORT_LIFE && !self.answered
     }
@@ -102,14 +105,14 @@ struct WorkerFailure {
     life: WorkerLife,
 }
 
-/// When the next worker may start.
+/// The time at which the next worker may start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextStart {
-    /// At once.
+    /// The worker may start at once.
     Now,
-    /// Not before then.
+    /// The worker may not start before this time.
     At(Instant),
-    /// One worker, if none is starting, when the time has come; it may have come already.
+    /// One worker may start at `trial_at`, if no other is starting. The time may have passed already.
     Degraded {
         /// When the next trial may start.
         trial_at: Instant,
@@ -121,9 +124,9 @@ pub enum NextStart {
 pub struct RestartLog {
     policy: Restarts,
     workers: usize,
-    /// The workers that failed, the oldest first; as many as the budget and one more.
+    /// The failed workers, the oldest first. At most one more than the budget.
     failures: VecDeque<WorkerFailure>,
-    /// How many short lives there were in a row.
+    /// The number of short lives in a row.
     series: u32,
     pause_until: Option<Instant>,
     /// When the next trial is due, while the pool is degraded.
@@ -131,7 +134,7 @@ pub struct RestartLog {
 }
 
 impl RestartLog {
-    /// The log of a pool with so many workers, none of which has failed.
+    /// Returns the log of a pool with this many workers, none of which has failed.
     pub fn new(policy: Restarts, workers: usize) -> Self {
         Self { policy, workers, failures: VecDeque::new(), series: 0, pause_until: None, trial_at: None }
     }
@@ -141,24 +144,25 @@ impl RestartLog {
         self.policy = policy;
     }
 
-    /// Changes how many workers the pool is to have.
+    /// Changes how many workers the pool should have.
     pub fn resize(&mut self, workers: usize) {
         self.workers = workers;
     }
 
-    /// How many failures the pool bears within the window.
+    /// Returns how many failures the pool tolerates within the window.
     pub fn budget(&self) -> usize {
         self.policy.failures.max(self.workers.saturating_mul(2))
     }
 
-    /// A worker is being started. In a degraded pool the next trial comes after a pause, however this one ends.
+    /// Records that a worker is being started. In a degraded pool the next trial follows after a pause, however this
+    /// one ends.
     pub fn started(&mut self, now: Instant, chance: Chance) {
         if self.trial_at.is_some() {
             self.trial_at = Some(self.after_longest_pause(now, chance));
         }
     }
 
-    /// A worker died, or could not be started.
+    /// Records that a worker died or could not be started.
     pub fn failed(&mut self, now: Instant, life: WorkerLife, chance: Chance) {
         self.forget_old(now);
         match self.policy.counted {
@@ -181,7 +185,7 @@ impl RestartLog {
         }
     }
 
-    /// Whether such a worker shows that workers start and live.
+    /// Reports whether a worker with this life shows that workers start and live.
     pub fn passes(&self, life: WorkerLife) -> bool {
         if !self.is_degraded() {
             return !life.is_short();
@@ -192,14 +196,14 @@ impl RestartLog {
         life.lived >= SHORT_LIFE.max(longest * 2) || life.answered && answer_counts
     }
 
-    /// A worker [passes](Self::passes): starts work again.
+    /// Records that a worker [passed](Self::passes), so starts work again.
     pub fn served(&mut self) {
         self.series = 0;
         self.pause_until = None;
         self.trial_at = None;
     }
 
-    /// When the next worker may start.
+    /// Returns when the next worker may start.
     pub fn next(&mut self, now: Instant) -> NextStart {
         self.forget_old(now);
         if let Some(trial_at) = self.trial_at {
@@ -211,7 +215,7 @@ impl RestartLog {
         }
     }
 
-    /// Whether only one worker at a time is tried.
+    /// Reports whether the pool tries only one worker at a time.
     pub fn is_degraded(&self) -> bool {
         self.trial_at.is_some()
     }
@@ -220,14 +224,15 @@ impl RestartLog {
         after(now, chance.around(self.policy.longest_pause, JITTER))
     }
 
-    /// Forgets failures that no longer count, and with the last of them that the pool is degraded.
+    /// Forgets failures that no longer count. After the last of them the pool is no longer degraded.
     pub fn forget_old(&mut self, now: Instant) {
         let old = |it: &WorkerFailure| now.saturating_duration_since(it.at) >= self.policy.within;
         while self.failures.front().is_some_and(old) {
             self.failures.pop_front();
         }
         if self.failures.is_empty() {
-            // No worker has failed for a whole window; perhaps none was started, since the pool was made smaller.
+            // No worker has failed for a whole window. Perhaps no worker was started, because the pool was made
+            // smaller.
             self.trial_at = None;
         }
     }

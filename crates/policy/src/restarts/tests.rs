@@ -1,4 +1,4 @@
-//! Deaths and starts as a pool sees them, over minutes that take no time.
+//! Deaths and starts as a pool sees them, over minutes of simulated time.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn those_that_died_of_calls_are_replaced_at_once_where_only_starts_count() {
         log.failed(now, WorkerLife { was_used: true, ..SHORT }, EVEN());
         assert_eq!(log.next(now), NextStart::Now);
     }
-    // Those that nobody has used are failures as anywhere else.
+    // Workers that had no call count as failures, as in any other pool.
     (0..6).for_each(|_| log.failed(now, SHORT, EVEN()));
     assert!(log.is_degraded());
     log.failed(now, WorkerLife { was_used: true, ..SHORT }, EVEN());
@@ -106,7 +106,7 @@ fn a_healthy_pool_that_loses_everybody_twice_is_replaced_at_once_and_soon_the_th
     assert_eq!(log.next(now), NextStart::Degraded { trial_at });
     log.started(trial_at, EVEN());
     log.served();
-    assert_eq!(log.next(trial_at), NextStart::Now, "one that serves brings the others back");
+    assert_eq!(log.next(trial_at), NextStart::Now, "a worker that serves brings back the others");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn trials_come_one_by_one_and_the_first_that_serves_restores_the_pool() {
         assert_eq!(trial_at, now + seconds(5));
         now = trial_at;
         log.started(now, EVEN());
-        assert_eq!(log.next(now), NextStart::Degraded { trial_at: now + seconds(5) }, "none beside it");
+        assert_eq!(log.next(now), NextStart::Degraded { trial_at: now + seconds(5) }, "one trial at a time");
         now += millis(300);
         log.failed(now, SHORT, EVEN());
     }
@@ -145,17 +145,17 @@ fn a_smaller_pool_bears_less() {
     log.resize(2);
     log.failed(now, SERVED, EVEN());
     assert!(log.is_degraded());
-    assert_eq!(log.failures.len(), 6, "no more is remembered than is needed");
+    assert_eq!(log.failures.len(), 6, "only the needed failures are kept");
 }
 
-/// One that runs, in a storm.
+/// A running worker in a storm.
 struct Running {
     since: Instant,
     has_passed: bool,
 }
 
-/// Ten minutes in which every worker fails `life` after its start, and answers at once, or not at all: how many starts there are,
-/// and how often the pool recovers.
+/// Simulates ten minutes in which every worker fails `life` after its start, and answers either at once or never.
+/// Returns the number of starts and of recoveries.
 fn storm(workers: usize, life: Duration, answers: bool) -> (usize, usize) {
     let began = Instant::now();
     let (mut log, mut now, mut starts, mut recoveries) = (log(workers), began, 0, 0);
@@ -190,13 +190,13 @@ fn storm(workers: usize, life: Duration, answers: bool) -> (usize, usize) {
 
 #[test]
 fn a_crash_storm_costs_a_trial_for_every_longest_pause_however_long_its_workers_live() {
-    // 600 s and a trial every 5 s, varied by a quarter and averaged, besides its life and the budget of the beginning.
+    // One trial every 5 s in 600 s, varied by a quarter and averaged, plus the worker's life and the initial budget.
     for (workers, life) in [(1, 1), (1, 300), (4, 50), (20, 1), (20, 300), (4, 1100), (4, 1500), (20, 3000)] {
         for answers in [false, true] {
             let (starts, recoveries) = storm(workers, millis(life), answers);
             let most = 5.max(2 * workers) + workers + 150;
             assert!((60..most).contains(&starts), "{workers} × {life} ms: {starts} starts");
-            // Some answered before anybody had failed who did.
+            // Some workers answered before any worker had failed that did.
             assert!(recoveries <= 1, "{workers} × {life} ms: {recoveries} recoveries");
         }
     }
@@ -258,7 +258,7 @@ proptest! {
                 Step::Resize(workers) => log.resize(workers),
             }
             let next = log.next(now);
-            prop_assert_eq!(log.next(now), next, "to ask changes nothing");
+            prop_assert_eq!(log.next(now), next, "asking changes nothing");
             match next {
                 NextStart::Now => {}
                 NextStart::At(at) => {

@@ -1,7 +1,8 @@
-//! Whether a worker died of its device, and how that shows.
+//! Whether a worker died of its device, and which fault it was.
 //!
-//! The exit and the last lines that the worker printed tell. A false alarm costs a device for a minute, so a line counts only where a
-//! library reports an error, not where its name is mentioned, and broken memory counts only if the process was aborted.
+//! The evidence is the exit and the last lines that the worker printed. A false alarm costs a device for a minute. So a
+//! line counts only if a library reports an error in it, not if it only mentions the library. Broken memory counts only
+//! if the process was aborted.
 
 use std::fmt;
 
@@ -9,30 +10,31 @@ use rustix::process::Signal;
 
 use snakepit_custody::ExitStatus;
 
-/// The most that is kept of a line, in characters.
+/// The most characters that are kept of a line.
 const KEPT_CHARS: usize = 200;
 
-/// What kind of fault a worker died of.
+/// The kind of fault that a worker died of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// Its GPU, or the libraries that drive it.
+    /// The GPU, or the libraries that drive it.
     Gpu,
-    /// Its memory was broken, and the allocator noticed.
+    /// The allocator found that memory was corrupted.
     Allocator,
-    /// It touched memory that is not there: a file that was cut, a failing disk or a failing memory chip (SIGBUS).
+    /// A bus error (SIGBUS): the worker touched memory that is not there, because of a truncated file, a failing disk
+    /// or a failing memory chip.
     Bus,
-    /// One of the pool's own patterns.
+    /// A pattern of the pool's own.
     Pattern,
 }
 
-/// A fault of the device, or of the machine, that a worker ran on.
+/// A fault of the device or machine that a worker ran on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Fault {
-    /// Its kind.
+    /// The kind of the fault.
     pub kind: FaultKind,
-    /// The line that reported it, if one did.
+    /// The line that reported the fault, if there is one.
     pub line: Option<String>,
 }
 
@@ -51,7 +53,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What GPU libraries print when something has failed, wherever it stands in a line.
+/// The texts that GPU libraries print for an error, anywhere in a line.
 const GPU_ERRORS: [&str; 25] = [
     "CUDA out of memory",
     "CUDA failure",
@@ -80,10 +82,11 @@ const GPU_ERRORS: [&str; 25] = [
     "Memory access fault by GPU",
 ];
 
-/// What is an error only if it goes on like one: `CUDA error: …`, `CUDA error 700 at …`; not `CUDA error handling is on`.
+/// Texts that are an error only if the line goes on like one: `CUDA error: …` and `CUDA error 700 at …`, but not
+/// `CUDA error handling is on`.
 const GPU_WORDS: [&str; 4] = ["CUDA error", "NCCL error", "HIP error", "ROCm error"];
 
-/// How glibc begins the line with which it gives up; the program's name may stand before it.
+/// The beginnings of the line that glibc prints before it aborts. The program's name may precede them.
 const GLIBC_LINES: [&str; 11] = [
     "malloc(): ",
     "calloc(): ",
@@ -98,28 +101,28 @@ const GLIBC_LINES: [&str; 11] = [
     "corrupted double-linked list",
 ];
 
-/// What older ones, and other allocators, write somewhere in that line.
+/// The texts that older versions and other allocators print somewhere in that line.
 const ALLOCATOR_ERRORS: [&str; 4] =
     ["*** Error in `", "<jemalloc>: ", "malloc: *** error for object", "Attempt to free invalid pointer"];
 
 /// How a worker ended.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerExit<'a> {
-    /// How its process ended, if that was seen.
+    /// How the process ended, if that was seen.
     pub status: Option<ExitStatus>,
-    /// Whether the pool ended the worker: then its signal says nothing.
+    /// Whether the pool ended the worker. If so, its signal says nothing.
     pub by_pool: bool,
-    /// The last lines that it printed.
+    /// The last lines that the worker printed.
     pub output: &'a [String],
 }
 
-/// The fault that a worker died of, if it died of one. `patterns` are the pool's own texts.
+/// Returns the fault that a worker died of, if any. `patterns` are the pool's own texts.
 pub fn fault_of(exit: &WorkerExit<'_>, patterns: &[String]) -> Option<Fault> {
     if exit.status == Some(ExitStatus::Code(0)) {
         return None;
     }
     let said = |kind, is: &dyn Fn(&str) -> bool| {
-        // The last such line is the nearest to the death.
+        // The last such line is the closest to the death.
         let line = exit.output.iter().rev().find(|line| is(line))?;
         Some(Fault { kind, line: Some(line.trim().chars().take(KEPT_CHARS).collect()) })
     };
@@ -139,7 +142,7 @@ fn is_gpu_error(line: &str) -> bool {
         || GPU_WORDS.iter().any(|text| words(line, text).any(goes_on_like_an_error))
 }
 
-/// What follows `text` wherever it stands in the line and is not the end of a longer word.
+/// Returns what follows each `text` in the line that is not the end of a longer word.
 fn words<'a>(line: &'a str, text: &'a str) -> impl Iterator<Item = &'a str> {
     line.match_indices(text).filter_map(move |(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,7 +1,7 @@
-//! Which slot and device the next worker gets, after a worker died of its device.
+//! Which slot and device the next worker gets after a worker died because of its device.
 //!
-//! The next worker on a GPU that failed, or in broken memory, would most likely die as well. So `fault.rs` recognizes such deaths, and
-//! [`Slots`] leaves their slots and devices unused for a while.
+//! The next worker on a failed GPU, or on broken memory, would probably die as well. `fault.rs` recognizes such deaths,
+//! and [`Slots`] leaves their slots and devices unused for a while.
 
 pub mod fault;
 
@@ -17,11 +17,11 @@ use super::time::after;
 use snakepit_settings::HumanTime;
 use snakepit_settings::settings;
 
-/// The most slots that are tainted at a time; past it, the one whose time ends first is forgotten.
+/// The most slots that are tainted at a time. Beyond it, the slot whose time ends first is forgotten.
 const MOST_TAINTED: usize = 256;
 
 settings! {
-    /// For how long a device, or a slot, is not used after a worker died of it.
+    /// How long a device, or a slot, is left unused after it caused the death of a worker.
     ///
     /// ```
     /// use std::time::Duration;
@@ -32,40 +32,40 @@ settings! {
     #[derive(Clone, PartialEq, Eq, Debug)]
     #[must_use]
     pub struct Taint {
-        /// For how long the device, or the slot, of such a worker is not used.
+        /// How long the device or slot of such a worker is left unused.
         lasts: Duration as HumanTime = Duration::from_mins(1),
-        /// Texts that, in the last lines of a worker that died, blame its device. The faults of GPUs and allocators are known
-        /// already.
+        /// Texts in the last lines of a dead worker that blame its device. The faults of GPUs and allocators are built
+        /// in.
         @manual patterns: Vec<String> = Vec::new(),
     }
 }
 
 impl Taint {
-    /// Adds a text that, in the last lines of a worker that died, blames its device.
+    /// Adds a text that blames the device of a dead worker if it occurs in the worker's last lines.
     pub fn pattern(mut self, text: impl Into<String>) -> Self {
         self.patterns.push(text.into());
         self
     }
 }
 
-/// The slot and the device of one worker. It is given back, not copied.
+/// The slot and the device of one worker. An assignment is given back, not copied.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Assignment {
-    /// No other worker of the pool has the same number at the same time.
+    /// The slot number. No other worker of the pool has the same number at the same time.
     pub slot: usize,
-    /// The device, if the pool has some.
+    /// The device, if the pool has devices.
     pub device: Option<Arc<str>>,
 }
 
-/// Every device is tainted, the first of them until then.
+/// The error that every device is tainted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllTainted {
-    /// When the first of them may be used again.
+    /// When the first device may be used again.
     pub until: Instant,
 }
 
-/// The name of a device, or of a slot without one.
+/// Returns the name of a device, or of a slot without one.
 pub fn name_of(device: Option<&str>, slot: usize) -> String {
     match device {
         Some(device) => format!("device {device}"),
@@ -77,37 +77,38 @@ pub fn name_of(device: Option<&str>, slot: usize) -> String {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Tainted {
-    /// The device; none if it is a slot.
+    /// The device, or `None` for a slot.
     pub device: Option<Arc<str>>,
-    /// The slot of the worker that died there.
+    /// The slot of the worker that died.
     pub slot: usize,
-    /// What that worker died of.
+    /// The fault that the worker died of.
     pub fault: Fault,
-    /// Until when it is not used.
+    /// The time until which the device or slot is not used.
     pub until: Instant,
 }
 
 #[derive(Debug)]
 struct Device {
     name: Arc<str>,
-    /// Whether new workers may use it; a device that the settings no longer name is kept while workers run on it.
+    /// Whether new workers may use the device. A device that the settings no longer name is kept while workers run on
+    /// it.
     offered: bool,
     workers: usize,
     tainted: Option<Tainted>,
 }
 
-/// The slots of a pool, without end, and its devices, if it names any.
+/// The slots of a pool, which are unlimited, and its devices, if it names any.
 #[derive(Debug)]
 pub struct Slots {
     lasts: Duration,
     devices: Vec<Device>,
     taken: BTreeSet<usize>,
-    /// Slots of a pool without devices.
+    /// The tainted slots of a pool without devices.
     tainted: BTreeMap<usize, Tainted>,
 }
 
 impl Slots {
-    /// A device that is named twice counts once.
+    /// Returns the slots of a pool. A device that is named twice counts once.
     pub fn new(policy: &Taint, devices: impl IntoIterator<Item = Arc<str>>) -> Self {
         let (taken, tainted) = (BTreeSet::new(), BTreeMap::new());
         let mut slots = Self { lasts: policy.lasts, devices: Vec::new(), taken, tainted };
@@ -115,7 +116,7 @@ impl Slots {
         slots
     }
 
-    /// Changes the settings. What is known of a device stays, since the settings may come back.
+    /// Changes the settings. Taints of removed devices are kept, because the settings may come back.
     pub fn adopt(&mut self, policy: &Taint, devices: impl IntoIterator<Item = Arc<str>>) {
         self.lasts = policy.lasts;
         let mut before = std::mem::take(&mut self.devices);
@@ -136,7 +137,8 @@ impl Slots {
         self.devices.append(&mut before);
     }
 
-    /// A slot for one more worker, the smallest that is free, and the device with the fewest workers, the first of equals.
+    /// Takes a slot and a device for one more worker: the smallest free slot, and the device with the fewest workers.
+    /// Of equal devices it takes the first.
     pub fn take(&mut self, now: Instant) -> Result<Assignment, AllTainted> {
         self.forget_old(now);
         let usable = self.devices.iter_mut().filter(|device| device.offered && device.tainted.is_none());
@@ -157,14 +159,14 @@ impl Slots {
             },
         };
         let free = |slot: &usize| !self.taken.contains(slot) && !self.tainted.contains_key(slot);
-        // One more candidate than slots in use: one of them is free.
+        // There is one more candidate than there are slots in use, so one of them is free.
         let candidates = 0..=self.taken.len() + self.tainted.len();
         let slot = candidates.clone().find(free).unwrap_or(*candidates.end());
         self.taken.insert(slot);
         Ok(Assignment { slot, device })
     }
 
-    /// The worker is gone.
+    /// Gives back the slot and device of a worker that is gone.
     pub fn give_back(&mut self, place: Assignment) {
         let Assignment { slot, device } = place;
         self.taken.remove(&slot);
@@ -173,7 +175,7 @@ impl Slots {
         }
     }
 
-    /// The worker died of its device. Others that run on it go on.
+    /// Taints the device or slot of a worker that died of it. Other workers on the device continue.
     pub fn taint(&mut self, place: &Assignment, fault: Fault, now: Instant) {
         let until = after(now, self.lasts);
         let tainted = Tainted { device: place.device.clone(), slot: place.slot, fault, until };
@@ -190,7 +192,7 @@ impl Slots {
         }
     }
 
-    /// The devices and slots that are not used now.
+    /// Returns the devices and slots that are not used now.
     pub fn tainted(&mut self, now: Instant) -> Vec<Tainted> {
         self.forget_old(now);
         let devices = self.devices.iter().filter_map(|device| device.tainted.as_ref());

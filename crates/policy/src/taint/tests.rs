@@ -1,4 +1,4 @@
-//! Which places are given, kept free and given again.
+//! Which places are given out, kept free and given out again.
 
 use proptest::prelude::*;
 

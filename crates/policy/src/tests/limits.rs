@@ -1,4 +1,4 @@
-//! The limit of a worker's calls against simulated workers. `--nocapture` shows the traces.
+//! The limit of a worker's calls, run against simulated workers. `--nocapture` shows the traces.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use super::Dice;
 use crate::limit::{AdaptiveLimit, LatencyOutcome};
 
-/// A worker at one time: how long a call takes alone, and how many it can do at once without slowing down.
+/// A worker at one moment: how long a call takes alone, and how many calls it can do at once without slowing down.
 #[derive(Clone, Copy)]
 struct Model {
     alone: f64,
     parallel: f64,
-    /// How much calls differ: 0 not at all, 1 as much as by chance.
+    /// How much the calls vary: 0 is not at all, 1 is an exponential distribution.
     noise: f64,
 }
 
@@ -22,7 +22,7 @@ struct Flight {
     beside: usize,
 }
 
-/// Always as many calls as the limit allows; the limit after each tenth of a second.
+/// Keeps as many calls in flight as the limit allows. Returns the limit after each tenth of a second.
 fn run(
     limit: &mut AdaptiveLimit,
     seconds: f64,
@@ -39,7 +39,7 @@ fn run(
             let work = alone * (1.0 - noise) + dice.exponential(alone * noise);
             flights.push(Flight { began: at, work_left: work, beside: flights.len() + 1 });
         }
-        // All of them share what the worker can do.
+        // All calls share the capacity of the worker.
         let pace = (parallel / flights.len() as f64).min(1.0);
         let least = |a: &(usize, &Flight), b: &(usize, &Flight)| a.1.work_left.total_cmp(&b.1.work_left);
         let Some((first, _)) = flights.iter().enumerate().min_by(least) else { break };
@@ -64,7 +64,7 @@ fn show(name: &str, trace: &[(f64, usize)]) {
     println!("{name:44} {}", limits.join(" "));
 }
 
-/// The share of the time after `from` in which the limit was within the bounds; probes are outside of them.
+/// Returns the share of the time from `from` to `to` in which the limit was within the bounds. Probes are outside.
 fn share_within(trace: &[(f64, usize)], from: f64, to: f64, bounds: std::ops::RangeInclusive<usize>) -> f64 {
     let seen: Vec<usize> = trace.iter().filter(|(at, _)| (from..to).contains(at)).map(|it| it.1).collect();
     seen.iter().filter(|limit| bounds.contains(limit)).count() as f64 / seen.len().max(1) as f64

@@ -1,4 +1,5 @@
-//! A pool in numbers: calls arrive, wait, are served; workers take a while to start; the sizer is asked every so often.
+//! A simulated pool: calls arrive, wait and are served, workers take a while to start, and the sizer is asked
+//! periodically.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,20 +9,20 @@ use tokio::time::Instant;
 use super::Dice;
 use crate::sizing::{Observation, Sizer, Sizing};
 
-/// What one simulation is made of. Times in seconds.
+/// The parameters of a simulation. Times are in seconds.
 pub(crate) struct Scene {
     pub(crate) sizing: Sizing,
-    /// Mean time of a call.
+    /// The mean time of a call.
     pub(crate) service: f64,
-    /// How long a worker takes to get ready.
+    /// The time a worker takes to get ready.
     pub(crate) start_up: f64,
-    /// How often the sizer is asked.
+    /// The time between two questions to the sizer.
     pub(crate) tick: f64,
     pub(crate) length: f64,
     pub(crate) seed: u64,
 }
 
-/// The pool at one asking.
+/// The pool at one question to the sizer.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) at: f64,
@@ -30,18 +31,18 @@ pub(crate) struct Moment {
     pub(crate) serving: usize,
     pub(crate) busy: usize,
     pub(crate) queued: usize,
-    /// The longest wait that ended since the asking before.
+    /// The longest wait that ended since the previous question.
     pub(crate) wait: f64,
 }
 
 #[derive(Clone, Copy)]
 struct Worker {
     ready_at: f64,
-    /// When its call ends; in the past if it has none.
+    /// The time at which its call ends. A time in the past means that the worker is free.
     busy_until: f64,
 }
 
-/// Runs it: `rate` says how many calls arrive per second at a time.
+/// Runs the simulation. `rate` returns how many calls arrive per second at a given time.
 pub(crate) fn simulate(scene: &Scene, rate: impl Fn(f64) -> f64) -> Vec<Moment> {
     let mut pool = Pool {
         dice: Dice::new(scene.seed),
@@ -53,7 +54,7 @@ pub(crate) fn simulate(scene: &Scene, rate: impl Fn(f64) -> f64) -> Vec<Moment> 
     let mut sizer = Sizer::new(scene.sizing);
     let start = Instant::now();
     let (mut at, mut asked_at, mut arrived) = (0.0, 0.0, 0);
-    // Arrivals are drawn at the highest rate and thinned, so that a rate that changes is followed exactly.
+    // Arrivals are drawn at the highest rate and then thinned out, so that they follow a changing rate exactly.
     let highest = (0..=1000).map(|i| rate(scene.length * f64::from(i) / 1000.0)).fold(1.0, f64::max);
     let mut arrival = pool.dice.exponential(1.0 / highest);
     let mut moments = Vec::new();
@@ -98,22 +99,22 @@ struct Pool {
 }
 
 impl Pool {
-    /// The next moment at which a worker is ready or free.
+    /// Returns the next time at which a worker becomes ready or free.
     fn next_end(&self, at: f64) -> f64 {
         let ends = self.workers.iter().flat_map(|worker| [worker.ready_at, worker.busy_until]);
         ends.filter(|end| *end > at).fold(f64::INFINITY, f64::min)
     }
 
-    /// Gives what waits to those who are free; the one that was busy last first, as the scheduler does.
+    /// Gives queued calls to free workers. The worker that was busy last comes first, as in the scheduler.
     fn settle(&mut self, at: f64, service: f64) {
         while let Some(since) = self.queue.front().copied() {
             let free = self.workers.iter_mut().filter(|it| it.ready_at <= at && it.busy_until <= at);
             let Some(worker) = free.max_by(|a, b| a.busy_until.total_cmp(&b.busy_until)) else { return };
-            // Half of it fixed, half by chance.
+            // Half of the time is fixed, half is random.
             worker.busy_until = at + service / 2.0 + self.dice.exponential(service / 2.0);
             self.wait = self.wait.max(at - since);
             self.queue.pop_front();
-            // Counted when it begins, which is early by less than a call.
+            // Counted at the call's start, so early by less than a call.
             self.finished += 1;
         }
     }
@@ -150,14 +151,14 @@ impl Pool {
     }
 }
 
-/// How often the size began to move the other way.
+/// Returns how often the size changed direction.
 pub(crate) fn direction_changes(moments: &[Moment]) -> usize {
     let steps = moments.windows(2).map(|pair| pair[1].target.cmp(&pair[0].target));
     let moves: Vec<_> = steps.filter(|step| step.is_ne()).collect();
     moves.windows(2).filter(|pair| pair[0] != pair[1]).count()
 }
 
-/// The trace as a table, a line for every so many seconds.
+/// Returns the trace as a table with one line per `every` seconds.
 pub(crate) fn table(name: &str, moments: &[Moment], every: f64) -> String {
     let mut lines =
         vec![name.to_owned(), "    time  load  target  serving  busy  queued  worst wait".to_owned()];

@@ -1,9 +1,9 @@
-//! The size of a pool under a step, a ramp, noise and silence. `--nocapture` shows the traces.
+//! The size of a pool under a step, a ramp, noise and no load. `--nocapture` shows the traces.
 
 use super::queueing::{Moment, Scene, direction_changes, simulate, table};
 use crate::sizing::Sizing;
 
-/// Calls of 20 ms, workers that are ready after 150 ms, asked every 50 ms.
+/// Returns a scene with calls of 20 ms and workers that start in 150 ms. The sizer is asked every 50 ms.
 fn scene(length: f64, seed: u64) -> Scene {
     Scene { sizing: Sizing::between(2, 64), service: 0.02, start_up: 0.15, tick: 0.05, length, seed }
 }
@@ -25,7 +25,7 @@ fn between(moments: &[Moment], from: f64, to: f64) -> &[Moment] {
 #[test]
 fn a_step_of_ten_times_the_load_is_met_within_a_second_and_forgotten_when_it_ends() {
     for seed in 1..=2 {
-        // Work for 1.6 workers, then for 16, then for 1.6 again, then none.
+        // Work for 1.6 workers, then for 16, then for 1.6 again, then none at all.
         let rate = |at: f64| match at {
             at if at < 10.0 => 80.0,
             at if at < 70.0 => 800.0,
@@ -41,7 +41,7 @@ fn a_step_of_ten_times_the_load_is_met_within_a_second_and_forgotten_when_it_end
             moments.iter().find(|it| it.at > 10.0 && it.serving >= 16).expect("the size that is needed").at;
         assert!(met < 11.0, "seed {seed}: met only at {met:.2} s");
         assert!(worst_wait(&moments) < 1.0, "seed {seed}: {:.3} s in the queue", worst_wait(&moments));
-        assert!(worst_wait(between(&moments, 12.0, 70.0)) < 0.2, "seed {seed}: it waits although it grew");
+        assert!(worst_wait(between(&moments, 12.0, 70.0)) < 0.2, "seed {seed}: calls still wait");
         assert!(largest(&moments) <= 32, "seed {seed}: {} workers for the work of 16", largest(&moments));
         assert!(direction_changes(&moments) <= 3, "seed {seed}: {} turns", direction_changes(&moments));
         assert_eq!(moments.last().map(|it| it.target), Some(2), "seed {seed}: back to the fewest");
@@ -51,7 +51,7 @@ fn a_step_of_ten_times_the_load_is_met_within_a_second_and_forgotten_when_it_end
 #[test]
 fn a_ramp_is_followed_up_and_down_with_one_turn() {
     for seed in 1..=2 {
-        // From nothing to work for 24 workers in two minutes, and back.
+        // From no work to work for 24 workers within two minutes, and back.
         let rate = |at: f64| 1200.0 * (1.0 - (at - 120.0).abs() / 120.0).max(0.0);
         let moments = simulate(&scene(600.0, seed), rate);
         if seed == 1 {
@@ -67,7 +67,7 @@ fn a_ramp_is_followed_up_and_down_with_one_turn() {
 #[test]
 fn steady_noise_makes_it_neither_grow_forever_nor_flap() {
     for seed in 1..=2 {
-        // Work for 8 workers on the average, between 5.6 and 10.4, changing every 2 s.
+        // Work for 8 workers on average, varying between 5.6 and 10.4 every 2 s.
         let rate = |at: f64| 400.0 * (1.0 + 0.3 * ((at / 2.0).floor() * 12.9898).sin());
         let moments = simulate(&scene(900.0, seed), rate);
         if seed == 1 {

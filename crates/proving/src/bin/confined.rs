@@ -1,5 +1,5 @@
-//! `proving-confined PROFILE [--] COMMAND…`: becomes what a container runtime or a service manager makes of a process, and
-//! runs the command as that.
+//! `proving-confined PROFILE [--] COMMAND…`: confines itself like a process of a container runtime or a service
+//! manager, and then executes the command.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use snakepit_proving::confinement::{ALL, profile};
 
-/// This program could not do what it is for.
+/// The exit status if this program itself fails.
 const OURS: u8 = 126;
 
 fn main() -> ExitCode {

@@ -1,7 +1,7 @@
-//! A host that starts and stops an engine and writes nothing itself, so that its streams show what the engine writes.
+//! A host that starts and stops an engine and writes nothing itself. Its streams show what the engine writes.
 //!
-//! `proving-life library|program|guest WORKER STATE_DIR`: with the defaults, with `library_mode = false`, or with the
-//! latter and a subscriber of the host's own. `WORKER` is the tests' `loud.py`.
+//! `proving-life library|program|guest WORKER STATE_DIR`: `library` uses the defaults, `program` sets `library_mode =
+//! false`, and `guest` does the same under the host's own subscriber. `WORKER` is the tests' `loud.py`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 type BoxedError = Box<dyn std::error::Error>;
 
-/// Far above what anything here takes.
+/// Far more time than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const SHORT: CancelGrace = CancelGrace {
@@ -25,7 +25,7 @@ const SHORT: CancelGrace = CancelGrace {
     terminate: Duration::from_millis(200),
 };
 
-/// How many events the host's own subscriber has heard.
+/// The number of events that the host's own subscriber has received.
 static HEARD: AtomicU64 = AtomicU64::new(0);
 
 struct CountingSubscriber;
@@ -81,7 +81,7 @@ async fn live(logging: Logging, worker: &str, state_dir: &str) -> Result<(), Box
     ensure(items.len() == 5 && items.iter().all(Result::is_ok), "the stream broke")?;
     let _: String = pit.call("say", args! { text: "in a session" }).session("s").await?;
     ensure(pit.pools()[0].end_session("s"), "there was no session")?;
-    // While all are well: one that dies meanwhile is no longer there to be replaced.
+    // All workers are alive now. A worker that dies meanwhile cannot be replaced.
     recycle(&pit).await?;
     let failed = pit.call::<String>("fail", args! { text: "failing" }).await;
     ensure(matches!(failed, Err(CallError::Remote(_))), "it did not fail")?;
@@ -94,7 +94,7 @@ async fn live(logging: Logging, worker: &str, state_dir: &str) -> Result<(), Box
     Ok(())
 }
 
-/// Replaces all workers, and waits until the old ones are gone.
+/// Replaces all workers and waits until the old ones are gone.
 async fn recycle(pit: &Snakepit) -> Result<(), BoxedError> {
     let pool = &pit.pools()[0];
     let mut events = pool.events();

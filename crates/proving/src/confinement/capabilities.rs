@@ -1,4 +1,4 @@
-//! What root may still do: the bounding set, which limits every program that is run from here on.
+//! What root may still do: the bounding set, which limits every program that is executed from here on.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use std::io;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CapabilitySet(u64);
 
-/// The kernel's numbers, as far as a profile names them.
+/// The kernel's numbers of the capabilities that a profile names.
 pub(super) mod number {
     pub(in super::super) const CHOWN: u32 = 0;
     pub(in super::super) const DAC_OVERRIDE: u32 = 1;
@@ -25,12 +25,12 @@ pub(super) mod number {
 }
 
 impl CapabilitySet {
-    /// None at all.
+    /// No capability.
     pub const NONE: Self = Self(0);
-    /// Whatever the caller has.
+    /// All capabilities of the caller.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// Exactly these numbers.
+    /// Returns a set of exactly these numbers.
     pub const fn of(numbers: &[u32]) -> Self {
         let mut bits = 0;
         let mut index = 0;
@@ -46,14 +46,14 @@ impl CapabilitySet {
     }
 }
 
-/// What `capset` takes first.
+/// The first argument of `capset`.
 #[repr(C)]
 struct CapabilityHeader {
     version: u32,
     pid: i32,
 }
 
-/// Thirty-two capabilities each; `capset` takes two.
+/// Thirty-two capabilities. `capset` takes two of them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct CapabilityHalf {
@@ -68,12 +68,12 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Gives up all others, for good.
+/// Gives up all other capabilities for good.
 pub(super) fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     if kept == CapabilitySet::ALL {
         return Ok(());
     }
-    // The kernel ends the row with EINVAL.
+    // The kernel returns EINVAL after the last capability.
     for number in 0..64 {
         // SAFETY: integers.
         if unsafe { libc::prctl(libc::PR_CAPBSET_READ, number, 0, 0, 0) } < 0 {

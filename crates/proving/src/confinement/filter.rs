@@ -1,7 +1,7 @@
-//! Seccomp filters, one for each error that a profile answers with.
+//! Seccomp filters, one for each error that a profile returns.
 //!
-//! Whoever has several filters gets the strictest answer, and the sets of refused calls are disjoint: together they
-//! are what a runtime installs as one.
+//! The kernel applies the strictest answer of all filters, and the sets of refused calls are disjoint. Together they do
+//! the same as the single filter that a runtime installs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,20 +12,20 @@ use seccompiler::{
     TargetArch, sock_filter,
 };
 
-/// System calls that get an error instead of being made.
+/// System calls that get an error instead of being executed.
 #[derive(Clone, Copy, Debug)]
 pub enum SyscallRefusal {
     /// These calls, always.
     Calls(c_int, &'static [c_long]),
-    /// Every call above this number: those that are newer than the profile.
+    /// Every call above this number, which is newer than the profile.
     Above(c_int, c_long),
-    /// This one if any of the bits is set in the argument.
+    /// This call if any of the bits is set in the argument.
     AnyBit(c_int, c_long, SyscallArgument),
-    /// This one if all of the bits are set in the argument.
+    /// This call if all of the bits are set in the argument.
     AllBits(c_int, c_long, SyscallArgument),
-    /// This one if the argument, counted from 0, is among these values.
+    /// This call if the argument, counted from 0, is among these values.
     OneOf(c_int, c_long, u8, &'static [u64]),
-    /// This one unless the argument is among these values.
+    /// This call unless the argument is among these values.
     Unless(c_int, c_long, u8, &'static [u64]),
 }
 
@@ -33,12 +33,12 @@ pub enum SyscallRefusal {
 #[derive(Clone, Copy, Debug)]
 pub struct SyscallArgument(pub u8, pub u64);
 
-/// As far as numbers are given out in the next years.
+/// Above all numbers that the kernel will assign in the next years.
 const LAST_NUMBER: c_long = 600;
 
 type FilterRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// One program per error.
+/// Compiles one program per error.
 pub(super) fn compile(refusals: &[SyscallRefusal]) -> io::Result<Vec<BpfProgram>> {
     let mut by_errno: BTreeMap<c_int, FilterRules> = BTreeMap::new();
     for refusal in refusals {
@@ -53,7 +53,8 @@ pub(super) fn compile(refusals: &[SyscallRefusal]) -> io::Result<Vec<BpfProgram>
     by_errno.into_iter().map(|entry| program(entry).map_err(io::Error::other)).collect()
 }
 
-/// Installs one. Not by `seccompiler`'s own function: that sets `no_new_privs`, which most runtimes do not.
+/// Installs a program. `seccompiler`'s own function is no alternative, because it sets `no_new_privs`, which most
+/// runtimes do not.
 pub(super) fn install(program: &BpfProgram) -> io::Result<()> {
     #[repr(C)]
     struct BpfProgram {
@@ -61,7 +62,8 @@ pub(super) fn install(program: &BpfProgram) -> io::Result<()> {
         filter: *const sock_filter,
     }
     let program = BpfProgram { length: program.len() as u16, filter: program.as_ptr() };
-    // SAFETY: the structure has the kernel's layout; it and the instructions that it points to live through the call.
+    // SAFETY: the structure has the kernel's layout. The structure and the instructions that it points to live through
+    // the call.
     let done =
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -80,7 +82,7 @@ impl SyscallRefusal {
     }
 
     fn add_to(&self, rules: &mut FilterRules) -> Result<(), seccompiler::BackendError> {
-        // A call without a rule of its own is refused whatever its arguments are.
+        // A call without a rule is refused whatever its arguments are.
         match *self {
             Self::Calls(_, calls) => rules.extend(calls.iter().map(|call| (*call, Vec::new()))),
             Self::Above(_, last) => rules.extend((last + 1..=LAST_NUMBER).map(|call| (call, Vec::new()))),
@@ -106,13 +108,13 @@ impl SyscallRefusal {
     }
 }
 
-/// Adds a rule: all of the conditions must hold.
+/// Adds a rule whose conditions must all hold.
 fn add(
     rules: &mut FilterRules,
     call: c_long,
     conditions: &[(u8, SeccompCmpOp, u64)],
 ) -> Result<(), seccompiler::BackendError> {
-    // What the profiles look at are flags and numbers of 32 bits; what stands above them is not looked at.
+    // The profiles check flags and numbers of 32 bits and ignore higher bits.
     let condition = |(index, operation, value): &(u8, SeccompCmpOp, u64)| {
         SeccompCondition::new(*index, SeccompCmpArgLen::Dword, operation.clone(), *value)
     };

@@ -1,12 +1,12 @@
-//! Imitates how container runtimes and service managers confine a process: filters, capabilities, and another view of the
-//! machine, by the published defaults of each runtime.
+//! Imitates how container runtimes and service managers confine a process: filters, capabilities, and another view of
+//! the machine, as in the published defaults of each runtime.
 //!
-//! A [`Profile`] holds the facts of one runtime, in a file below `profiles/`. [`Profile::enter`] confines the calling process
-//! as that runtime confines its programs. The lists name the refused calls, not the allowed ones: the filter is the same, and
-//! the list is shorter. Calls that no current kernel answers are left out.
+//! A [`Profile`] holds the facts of one runtime, in a file below `profiles/`. [`Profile::enter`] confines the calling
+//! process as that runtime confines its programs. The lists name the refused calls instead of the allowed ones: the
+//! filter is the same, and the list is shorter. Calls that no current kernel implements are left out.
 //!
-//! Not imitated: a PID namespace (the death of its first process would end all others, and prove nothing about custody), other
-//! root file systems, and LSM policies.
+//! Not imitated are a PID namespace (the death of its first process would end all others and prove nothing about
+//! custody), other root file systems, and LSM policies.
 
 mod capabilities;
 mod filter;
@@ -23,13 +23,13 @@ pub use view::{CgroupView, ProcView};
 /// How one runtime confines a process.
 #[derive(Debug)]
 pub struct Profile {
-    /// As the command line spells it.
+    /// The name on the command line.
     pub name: &'static str,
-    /// The system calls that get an error instead of being made.
+    /// The system calls that get an error instead of being executed.
     pub refusals: &'static [SyscallRefusal],
     /// What root may still do.
     pub capabilities: CapabilitySet,
-    /// Whether programs can gain privileges by being run.
+    /// Whether programs can gain privileges when they are executed.
     pub privileges: Privileges,
     /// What `/proc` shows.
     pub proc: ProcView,
@@ -37,7 +37,7 @@ pub struct Profile {
     pub cgroups: CgroupView,
 }
 
-/// Whether programs can gain privileges by being run.
+/// Whether programs can gain privileges when they are executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privileges {
     /// Setuid programs work.
@@ -46,29 +46,30 @@ pub enum Privileges {
     CannotGrow,
 }
 
-/// The profile of this name.
+/// Returns the profile of this name.
 pub fn profile(name: &str) -> Option<&'static Profile> {
     ALL.into_iter().find(|profile| profile.name == name)
 }
 
-/// Takes every control group out of the calling process's view, and nothing else. Needs root and one thread.
+/// Hides every control group from the calling process, and nothing else. Needs root and a single thread.
 pub fn without_cgroups() -> io::Result<()> {
     view::enter(ProcView::Whole, CgroupView::Absent)
 }
 
 impl Profile {
-    /// Makes the calling process one of this runtime's. Needs root; the process must have one thread. After an
-    /// error it may be confined in part, and should end.
+    /// Confines the calling process as this runtime does. Needs root and a single thread. After an error, the process
+    /// may be partly confined and should end.
     pub fn enter(&self) -> io::Result<()> {
         view::enter(self.proc, self.cgroups)?;
         let filters = filter::compile(self.refusals)?;
         match self.privileges {
-            // As runtimes do it: the filter comes while the process still may set one, the capabilities go last.
+            // Runtimes use this order: the filter is installed while the process still may do so, and the capabilities
+            // are dropped last.
             Privileges::CanGrow => {
                 filters.iter().try_for_each(filter::install)?;
                 capabilities::keep_only(self.capabilities)
             }
-            // Here the filter may refuse `capset`, and needs no privilege.
+            // Here the filter may refuse `capset`, but needs no privilege.
             Privileges::CannotGrow => {
                 capabilities::keep_only(self.capabilities)?;
                 capabilities::gain_no_more()?;

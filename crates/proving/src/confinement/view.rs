@@ -1,4 +1,4 @@
-//! `/proc` and control groups as runtimes show them, in a mount namespace of the process's own.
+//! `/proc` and control groups as runtimes show them, in a separate mount namespace.
 
 use std::ffi::CString;
 use std::io;
@@ -11,24 +11,24 @@ use libc::{MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_RE
 pub enum ProcView {
     /// Everything.
     Whole,
-    /// Some files are covered and some are read-only, as OCI runtimes do it.
+    /// Some files are covered and some are read-only, as in OCI runtimes.
     Masked,
     /// `ProtectProc=invisible`, and `/proc/sys` is read-only.
     Invisible,
-    /// The same, and `ProcSubset=pid`: nothing but processes, not even `/proc/sys`.
+    /// The same with `ProcSubset=pid`: only processes, and not even `/proc/sys`.
     ProcessesOnly,
 }
 
 /// Which control groups are visible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CgroupView {
-    /// All of them, and none can be written.
+    /// All of them, read-only.
     ReadOnly,
     /// None is mounted.
     Absent,
 }
 
-/// What OCI runtimes cover by default: what tells about the machine or could change it.
+/// The files that OCI runtimes cover by default, because they reveal the machine or could change it.
 const COVERED: [&str; 9] = [
     "/proc/acpi",
     "/proc/asound",
@@ -41,11 +41,11 @@ const COVERED: [&str; 9] = [
     "/sys/firmware",
 ];
 
-/// What they let nobody write.
+/// The directories that OCI runtimes make read-only.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 pub(super) fn enter(proc: ProcView, cgroups: CgroupView) -> io::Result<()> {
-    // SAFETY: concerns the calling thread, which is the only one.
+    // SAFETY: this affects the calling thread, which is the only one.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) }, "unshare")?;
     mount("none", "/", "", MS_REC | MS_PRIVATE, "")?;
     for place in cgroup_mounts()? {
@@ -68,7 +68,7 @@ pub(super) fn enter(proc: ProcView, cgroups: CgroupView) -> io::Result<()> {
     }
 }
 
-/// Where control groups of either version are mounted, the innermost first.
+/// Returns where control groups of either version are mounted, the innermost first.
 fn cgroup_mounts() -> io::Result<Vec<String>> {
     let table = std::fs::read_to_string("/proc/self/mounts")?;
     let mut places: Vec<String> = table
@@ -108,14 +108,14 @@ fn mount(source: &str, place: &str, kind: &str, flags: c_ulong, options: &str) -
     let text = |text: &str| CString::new(text).map_err(io::Error::other);
     let (source, place, kind, options) = (text(source)?, text(place)?, text(kind)?, text(options)?);
     let data = options.as_ptr().cast();
-    // SAFETY: all pointers are to strings that live across the call.
+    // SAFETY: all pointers are to strings that live through the call.
     check(unsafe { libc::mount(source.as_ptr(), place.as_ptr(), kind.as_ptr(), flags, data) }, &what)
 }
 
 fn unmount(place: &str) -> io::Result<()> {
     let what = format!("unmount {place}");
     let place = CString::new(place).map_err(io::Error::other)?;
-    // SAFETY: a string that lives across the call.
+    // SAFETY: the string lives through the call.
     check(unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) }, &what)
 }
 

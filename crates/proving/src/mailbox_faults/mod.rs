@@ -1,6 +1,6 @@
 //! Faults for mailboxes that outlive their process: power cuts, killed processes and clocks that jump.
 //!
-//! A killed process leaves a trace of its operations behind; [`OperationTrace`] turns it into a history, which the
+//! A killed process leaves a trace of its operations. [`OperationTrace`] turns the trace into a history, which the
 //! [checker](snakepit::mailbox_conformance::checker) judges.
 
 pub mod power_cut;

@@ -17,23 +17,23 @@ struct ClockOffset {
     wall: Duration,
     wall_back: Duration,
     name: Option<String>,
-    /// The machine's clocks when this one stopped following them.
+    /// The machine's clocks when this clock stopped following them.
     frozen: Option<(Duration, SystemTime)>,
 }
 
 impl SettableClock {
-    /// The machine's clocks, not shifted.
+    /// Returns the machine's clocks, not shifted.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Clocks that stand still until [`SettableClock::pass`].
+    /// Returns clocks that stand still until [`SettableClock::pass`].
     pub fn frozen() -> Self {
         let frozen = Some((BootClock.since_boot(), BootClock.wall()));
         Self { moved: Mutex::new(ClockOffset { frozen, ..ClockOffset::default() }) }
     }
 
-    /// The clocks after another boot of the machine.
+    /// Returns the clocks after another boot of the machine.
     pub fn of_another_boot(name: &str) -> Self {
         let moved = ClockOffset { name: Some(name.into()), ..ClockOffset::default() };
         Self { moved: Mutex::new(moved) }

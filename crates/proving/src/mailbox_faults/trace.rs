@@ -1,4 +1,5 @@
-//! Reads the lines that [`TracedMailbox`](super::TracedMailbox) writes, also those of killed processes, into a history.
+//! Reads the lines that [`TracedMailbox`](super::TracedMailbox) writes into a history, including those of killed
+//! processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use snakepit::mailbox_conformance::history::{
 /// The operations of all processes.
 #[derive(Debug, Default)]
 pub struct OperationTrace {
-    /// In order only after [`OperationTrace::put_in_order`].
+    /// The events, which are in order only after [`OperationTrace::put_in_order`].
     pub events: Vec<HistoryEvent>,
     /// The ids of messages whose replies were certainly accepted.
     pub replied: BTreeSet<String>,
@@ -22,7 +23,7 @@ pub struct OperationTrace {
     pub owners: BTreeMap<String, String>,
 }
 
-/// A moment that gets its order once all moments are known.
+/// Creates a moment that gets its order once all moments are known.
 fn moment(time: &Value) -> HistoryMoment {
     HistoryMoment { order: 0, time: time.as_u64().expect("a time") }
 }
@@ -32,7 +33,7 @@ fn text(value: &Value) -> &str {
 }
 
 impl OperationTrace {
-    /// Adds the lines of one process: operations and their answers, of which the last ones may be missing.
+    /// Adds the lines of one process: operations and their answers. The last answers may be missing.
     pub fn hear(&mut self, who: usize, lines: &[String]) {
         let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         let answers: BTreeMap<u64, &Value> =
@@ -83,7 +84,7 @@ impl OperationTrace {
     }
 
     fn deliveries(&mut self, told: Option<&Value>) -> Vec<Delivery> {
-        // A receive that was never answered, or failed, has no deliveries.
+        // A receive that was never answered, or that failed, has no deliveries.
         let Some(deliveries) = told.and_then(|told| told["deliveries"].as_array()) else { return Vec::new() };
         for delivery in deliveries {
             self.owners.insert(text(&delivery["receipt"]).into(), text(&delivery["id"]).into());
@@ -132,7 +133,7 @@ impl OperationTrace {
         }
     }
 
-    /// Adds an operation of this process, which took from `began` until now.
+    /// Adds an operation of this process, which lasted from `began` until now.
     fn own(&mut self, began: &mut u64, what: ClientOperation) {
         let (invoked, returned) =
             (HistoryMoment { order: 0, time: *began }, HistoryMoment { order: 0, time: now() });

@@ -1,4 +1,4 @@
-//! A mailbox that prints a line before each operation and after each answer, so that a test that kills the process knows
+//! A mailbox that prints a line before each operation and after each answer. A test that kills the process then knows
 //! what was under way. [`OperationTrace`](super::OperationTrace) reads the lines.
 
 use std::io::Write;
@@ -13,18 +13,18 @@ use snakepit::mailbox::{
     MessageId, Pending, QueueSettings, Receipt, ReceiveOptions, Reply, SendOptions, SettingsChange,
 };
 
-/// Prints a line in one write, so that a kill never leaves half of it.
+/// Prints a line in a single write, so that a kill never leaves half of it.
 pub fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).expect("somebody who reads");
 }
 
-/// Nanoseconds since the boot, which is the same time in all processes.
+/// Returns the nanoseconds since the boot, which are the same in all processes.
 pub fn now() -> u64 {
     BootClock.since_boot().as_nanos() as u64
 }
 
-/// Prints an operation before it is done.
+/// Prints an operation before it is executed.
 pub fn ask(number: u64, mut what: Value) {
     what["number"] = json!(number);
     what["asked"] = json!(now());
@@ -38,7 +38,7 @@ pub fn answer(number: u64, mut what: Value) {
     tell(&what.to_string());
 }
 
-/// Whether the operation was done, if that is known.
+/// Returns whether the operation was executed, if that is known.
 pub fn done<T>(outcome: &Result<T, MailboxError>) -> Value {
     match outcome {
         Ok(_) => json!("yes"),
@@ -47,7 +47,7 @@ pub fn done<T>(outcome: &Result<T, MailboxError>) -> Value {
     }
 }
 
-/// Received messages, as [`OperationTrace`](super::OperationTrace) reads them.
+/// Returns received messages in the format that [`OperationTrace`](super::OperationTrace) reads.
 pub fn deliveries(messages: &[Message]) -> Value {
     let delivery = |message: &Message| {
         json!({
@@ -64,7 +64,7 @@ fn nanos(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// A mailbox that prints its operations. Bodies are short texts: a line must fit into a single write to a pipe.
+/// A mailbox that prints its operations. Bodies are short texts, because a line must fit into a single write to a pipe.
 #[derive(Clone, Debug)]
 pub struct TracedMailbox {
     inner: Arc<dyn Mailbox>,
@@ -76,7 +76,7 @@ impl TracedMailbox {
         Self { inner }
     }
 
-    /// Does an operation, and prints a line before and after it.
+    /// Executes an operation and prints a line before and after it.
     async fn told<T>(
         what: Value,
         act: impl Future<Output = Result<T, MailboxError>>,
@@ -91,7 +91,7 @@ impl TracedMailbox {
         outcome
     }
 
-    /// Prints a line for each of several leases. If only some are accepted, nobody knows which.
+    /// Prints a line for each of several leases. If only some are accepted, it is unknown which.
     async fn all_told(
         what: Value,
         receipts: &[Receipt],

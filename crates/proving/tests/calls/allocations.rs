@@ -1,6 +1,7 @@
-//! A call makes few allocations in its host, and no more with many workers and sessions.
+//! A call makes few allocations in its host, and not more with many workers and sessions.
 //!
-//! The counting allocator needs a test program of its own. One thread runs everything, so that its counter sees it all.
+//! The counting allocator needs a separate test program. One thread runs everything, so its counter sees every
+//! allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,22 +17,22 @@ thread_local! {
     static LARGE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Up to here the usual allocator has memory at hand for each thread; beyond, it takes several times as long.
+/// Up to this size, the usual allocator caches memory per thread. A larger allocation takes several times as long.
 const AT_HAND: usize = 1024;
 
-// SAFETY: hands every call on to the system's allocator unchanged; counting allocates nothing.
+// SAFETY: passes every call on to the system's allocator unchanged. Counting allocates nothing.
 unsafe impl GlobalAlloc for AllocationCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = MADE.try_with(|made| made.set(made.get() + 1));
         if layout.size() > AT_HAND {
             let _ = LARGE.try_with(|large| large.set(large.get() + 1));
         }
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -41,7 +42,7 @@ static ALLOCATOR: AllocationCounter = AllocationCounter;
 
 const CALLS: u32 = 2000;
 
-/// The allocations of one call of many, with so many workers and sessions around it, and those of them that are large.
+/// Returns the allocations per call, and how many of them are large, with this many workers and sessions.
 fn allocations_per_call(workers: usize, sessions: usize) -> (f64, f64) {
     let home = tempfile::tempdir().expect("a directory");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

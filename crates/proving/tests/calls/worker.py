@@ -1,4 +1,4 @@
-"""A worker whose one command does next to nothing."""
+"""A worker whose only command does next to nothing."""
 
 import snakepit
 

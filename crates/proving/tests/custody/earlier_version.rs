@@ -1,7 +1,7 @@
-//! Runs of an earlier version: its ledger is read, its live runs are left alone, and its dead ones are ended.
+//! Runs of an earlier version: its ledger is read, its live runs are left alone, and its dead runs are ended.
 //!
-//! The sample was written by the commit cb0878f while four workers ran in the tier `auto`; the second one had ended. It is
-//! moved to this boot, and to processes that live here, as the test needs it.
+//! The commit cb0878f wrote the sample while four workers ran in the tier `auto`. The second worker had ended. Each
+//! test rewrites the sample for this boot and for processes that live here.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use snakepit_proving::{ObservedProcess, built, ledger};
 use tempfile::TempDir;
 
 const SAMPLE: &[u8] = include_bytes!("../../../custody/tests/data/run-v1.ledger");
-/// The run's id, which its directory is called by and its opening holds.
+/// The run's id, which is the name of its directory and is in its opening record.
 const RUN: &str = "01a1e3f6c2af70a1a36facb2e0b6a8d4";
-/// Those who have no end on record.
+/// The workers without a recorded end.
 const WORKERS: [u64; 3] = [1, 3, 4];
 
-/// A state directory with the sample in it, and processes that stand for those that it names.
+/// A state directory with the sample in it, and processes that stand in for those that the sample names.
 struct SampleState {
     home: TempDir,
     processes: Vec<Child>,
@@ -33,7 +33,7 @@ impl SampleState {
         self.home.path().join("runs").join(RUN)
     }
 
-    /// Writes the run's directory; gives back its lock.
+    /// Writes the run's directory and returns its lock.
     fn record(&self, bytes: &[u8]) -> File {
         use std::os::unix::fs::PermissionsExt;
         let dir = self.run_dir();
@@ -49,12 +49,13 @@ impl SampleState {
         lock
     }
 
-    /// A process that waits. Without the run's marker: all tests here use the same run, and one of them looks for it.
+    /// Starts a process that waits. It has no marker: all tests here use the same run, and one of them searches for its
+    /// marker.
     fn process(&mut self) -> ObservedProcess {
         self.start(&mut Command::new("sleep"))
     }
 
-    /// A process with the run's marker.
+    /// Starts a process with the run's marker.
     fn marked_process(&mut self) -> ObservedProcess {
         self.start(Command::new("sleep").env("SNAKEPIT_RUN_ID", RUN))
     }
@@ -97,7 +98,7 @@ fn has_pidfs() -> bool {
     has
 }
 
-/// The sample as these processes would have it.
+/// Returns the sample as if these processes were its own.
 fn sample_of(
     host: &ObservedProcess,
     keeper: &ObservedProcess,

@@ -1,7 +1,7 @@
-//! The matrix of custody, in the suite: the default tier in every place, or with `SNAKEPIT_FULL` all of it.
+//! The matrix of custody as a test: the default tier in every place, or the whole matrix with `SNAKEPIT_FULL`.
 //!
-//! The promise: no worker, and nothing that it starts, outlives its owner, wherever people run it, and nobody else's
-//! process is harmed; what cannot be had is refused in words.
+//! The promise: no worker and nothing that it starts outlives its owner, wherever people run it, and no foreign process
+//! is harmed. What is impossible is refused in words.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn every_cell_is_as_promised_and_nothing_is_left_behind() {
     assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
     assert!(stdout.contains("left behind: no process, no cgroup, no mount, no file"), "{stdout}");
 
-    // People read the page, and the program knows the places: neither may know one that the other does not.
+    // People read the page, and the program knows the places. Both must list the same places.
     let cells = stdout.lines().filter(|line| line.contains(" auto ") && line.contains(" kill-host "));
     let places: BTreeSet<&str> = cells.filter_map(|line| line.split(' ').next()).collect();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/custody-matrix.md");

@@ -68,7 +68,7 @@ fn a_callback_registered_after_the_signal_runs_at_once_on_the_callers_thread() {
         leaver.must_say("called a on snakepit-drain");
         leaver.must_answer("register b", "called b on main");
         leaver.must_say("ok");
-        // The second signal has not come.
+        // The second signal has not come yet.
         leaver.obey(&["register-now c"]);
         leaver.signal(Signal::TERM);
         leaver.must_say("called stop on snakepit-stop");
@@ -94,7 +94,7 @@ fn after_a_reset_no_callback_runs_and_the_next_coordinator_starts_afresh() {
         leaver.obey(&["register b"]);
         leaver.signal(Signal::TERM);
         leaver.must_say("called b on snakepit-drain");
-        // Also one that has been triggered.
+        // A coordinator that has been triggered can also be reset.
         leaver.obey(&["reset"]);
         leaver.must_answer("install", "new ignored=[]");
         leaver.must_answer("stage", "running");
@@ -114,7 +114,7 @@ fn a_thousand_resets_leave_no_descriptor_and_no_thread() {
         leaver.must_answer("install", "new ignored=[]");
     }
     assert_eq!(count(&leaver, "fd"), descriptors);
-    // The main thread and the three threads of the last coordinator, once the threads of the earlier ones are gone.
+    // The main thread and the three threads of the last coordinator, once the threads of the earlier ones have ended.
     let deadline = snakepit_proving::Deadline::patient();
     snakepit_proving::deadline::recheck(deadline, "the end of its threads", || {
         (count(&leaver, "task") == 4).then_some(())

@@ -39,7 +39,7 @@ fn a_hook_that_panics_stops_no_other_and_changes_no_status() {
     });
 }
 
-/// What was ordered ends within the limit or soon after it, and not before.
+/// Asserts that an exit with the prepared hooks ends at the limit or soon after it, and not before.
 fn must_end_at_the_limit(mut leaver: LeaverProcess, status: i32) {
     let began = Instant::now();
     leaver.0.say(&format!("exit {status}"));
@@ -119,7 +119,7 @@ fn an_exit_within_a_hook_does_the_rest_with_the_first_status() {
     });
 }
 
-/// Whichever way the host takes, its workers and the record of its run are gone soon after.
+/// Asserts that soon after this exit of the host, its workers and the record of its run are gone.
 fn nothing_is_left_after(leave: impl Fn(&mut LeaverProcess)) {
     let state = tempfile::tempdir().expect("a state directory");
     let mut leaver = LeaverProcess::start();
@@ -130,7 +130,7 @@ fn nothing_is_left_after(leave: impl Fn(&mut LeaverProcess)) {
     worker.must_end("the worker");
     recheck(Deadline::patient(), "the end of the run's directory", || {
         let mut runs = std::fs::read_dir(state.path().join("runs")).expect("the runs");
-        // No run any more, and empty: the next start removes it.
+        // This is not a run but an empty directory. The next start removes it.
         runs.all(|run| run.expect("a run").file_name() == ".old").then_some(())
     });
 }

@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus};
 use rustix::process::Signal;
 use snakepit_proving::{HostProcess, OpenAs};
 
-/// The program `proving-leaver`, which runs.
+/// A running program `proving-leaver`.
 struct LeaverProcess(HostProcess);
 
 impl LeaverProcess {
@@ -20,14 +20,14 @@ impl LeaverProcess {
         Self::start_by(Command::new(env!("CARGO_BIN_EXE_proving-leaver")))
     }
 
-    /// One that has the coordinator.
+    /// Starts a host that has the coordinator.
     fn installed() -> Self {
         let mut leaver = Self::start();
         leaver.must_answer("install", "new ignored=[]");
         leaver
     }
 
-    /// One that is started as `nohup` starts a program, with this signal ignored.
+    /// Starts a host as `nohup` does, with this signal ignored.
     fn started_ignoring(signal: &str) -> Self {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("trap '' {signal}; exec \"$0\"")]);
@@ -36,7 +36,7 @@ impl LeaverProcess {
     }
 
     fn start_by(mut command: Command) -> Self {
-        // Some panic by order, and to find the names of a stack takes longer than all the rest.
+        // Some hosts panic on request. Resolving the names of a backtrace would take longer than everything else.
         command.env("RUST_BACKTRACE", "0");
         Self(HostProcess::start(command, &OpenAs::default()))
     }
@@ -76,14 +76,14 @@ impl LeaverProcess {
         self.0.wait()
     }
 
-    /// It ends by itself, with this status.
+    /// Asserts that the process exits with this status.
     fn must_end_with(&mut self, status: i32) {
         let ended = self.wait();
         assert_eq!(ended.code(), Some(status), "{ended:?}");
     }
 }
 
-/// Races show themselves in one round of many.
+/// Repeats a round, because races show only in one round of many.
 fn many_times(round: impl Fn()) {
     for _ in 0..snakepit_proving::rounds(100, 5) {
         round();

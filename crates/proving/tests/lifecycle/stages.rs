@@ -9,7 +9,7 @@ use super::{LeaverProcess, many_times};
 const ON_DRAIN: &str = "called drain on snakepit-drain";
 const ON_STOP: &str = "called stop on snakepit-stop";
 
-/// With a callback for the first and one for the second signal.
+/// Starts a host with a callback for the first signal and one for the second.
 fn with_callbacks() -> LeaverProcess {
     let mut leaver = LeaverProcess::installed();
     leaver.obey(&["register drain", "register-now stop"]);
@@ -29,7 +29,7 @@ fn each_signal_is_one_stage_further() {
         leaver.signal(Signal::TERM);
         leaver.must_say("reached stop-now 15");
         leaver.must_answer("stage", "stop-now 15");
-        // A stage that has been passed is reached.
+        // A stage that has been passed counts as reached.
         leaver.obey(&["await draining"]);
         leaver.must_say("reached stop-now 15");
         leaver.signal(Signal::TERM);
@@ -60,7 +60,7 @@ fn ten_signals_in_a_row_end_it_with_the_status_of_the_third() {
         for _ in 0..10 {
             leaver.signal(Signal::TERM);
         }
-        // The kernel makes one of several that wait. Where fewer than three were left, more are needed.
+        // The kernel merges pending signals. If fewer than three were left, more are needed.
         while leaver.0.process().is_alive() {
             leaver.signal(Signal::TERM);
         }
@@ -126,7 +126,7 @@ fn a_trigger_by_hand_is_a_first_signal_without_a_number() {
         said.sort();
         assert_eq!(said, [ON_DRAIN, "triggered"]);
         leaver.must_answer("stage", "draining");
-        // Once is enough, and it never counts as a second.
+        // Once is enough, and a trigger never counts as a second signal.
         leaver.must_answer("trigger", "triggered");
         leaver.must_answer("stage", "draining");
         leaver.signal(Signal::INT);

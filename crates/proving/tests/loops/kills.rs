@@ -1,4 +1,5 @@
-//! Hosts of a loop are killed at every step of a message, one after another over one file, and the checker finds nothing.
+//! Hosts of a loop are killed at every step of a message, one after another over one file. The checker finds no
+//! violation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +17,7 @@ use snakepit_proving::{is_full, random, rounds};
 
 use super::{LooperProcess, assert_no_runs, block_on, dir, worker};
 
-/// All steps at which a host can be killed, and how often each is reached in one life at least, about.
+/// All steps at which a host can be killed, and roughly how often one life reaches each step at least.
 const STEPS: [(&str, u64); 16] = [
     ("receive", 4),
     ("received", 3),
@@ -36,7 +37,7 @@ const STEPS: [(&str, u64); 16] = [
     ("givenback", 1),
 ];
 
-/// After how many deliveries a message is given up.
+/// The number of deliveries after which a message is given up.
 const LIMIT: u32 = 5;
 
 /// The text of a request. Everything else about the request follows from it.
@@ -56,7 +57,7 @@ impl LoopRequest {
         Self { kind, number: body["number"].as_u64().expect("a number") }
     }
 
-    /// Those that can be handled; the others end as dead letters.
+    /// Reports whether the request can be handled. The others end as dead letters.
     fn is_good(&self) -> bool {
         matches!(self.kind.as_str(), "fine" | "slow")
     }
@@ -66,9 +67,9 @@ impl LoopRequest {
 #[derive(Default)]
 struct LoopLives {
     notes: OperationTrace,
-    /// What was sent, and whether that is sure.
+    /// The sent requests, and whether the send is certain.
     sent: BTreeMap<LoopRequest, bool>,
-    /// The requests of receipts.
+    /// The request of each receipt.
     given: BTreeMap<String, LoopRequest>,
     heard: usize,
 }
@@ -112,7 +113,7 @@ impl LoopLives {
         }
     }
 
-    /// The rules of mailboxes, and then those of loops.
+    /// Checks the rules of mailboxes, then those of loops.
     fn check(mut self, path: &Path) -> BTreeMap<Rule, u64> {
         let mailbox = SqliteMailbox::open_named(path, "requests").expect("the mailbox");
         self.notes.put_in_order();
@@ -120,13 +121,14 @@ impl LoopLives {
         ending.at = now();
         let report =
             check(&self.notes.events, &ending, Terms { max_deliveries: LIMIT, slack: Duration::ZERO });
-        // Cuts of the power and jumps of the clock have tests of their own.
+        // Power cuts and jumps of the clock have their own tests.
         report.assert_clean(&[Rule::Q8, Rule::Q9, Rule::Q10]);
         self.check_ends(path, &mailbox);
         report.fired
     }
 
-    /// Every request is answered or acknowledged once, or is dead for a reason; what can be handled dies only with its hosts.
+    /// Asserts that every request is answered or acknowledged once, or is dead for a reason. A request that can be
+    /// handled dies only with its hosts.
     fn check_ends(&self, path: &Path, mailbox: &SqliteMailbox) {
         let replies = SqliteMailbox::open_named(path, "replies").expect("the mailbox");
         let numbers: Vec<u64> = block_on(replies.peek(100_000))
@@ -169,7 +171,7 @@ impl LoopLives {
         }
     }
 
-    /// How often messages were delivered that had been delivered before: kills cost something.
+    /// Returns how often messages were delivered again, which shows that kills have an effect.
     fn repeated(&self) -> usize {
         let again = |what: &ClientOperation| match what {
             ClientOperation::Receive { deliveries, .. } => {
@@ -181,7 +183,7 @@ impl LoopLives {
     }
 }
 
-/// Whether `looper` asks for a reply when it sends this request.
+/// Reports whether `looper` asks for a reply when it sends this request.
 fn asks(request: &LoopRequest) -> bool {
     match request.kind.as_str() {
         "fine" => matches!(request.number % 100, 0 | 6),
@@ -190,12 +192,12 @@ fn asks(request: &LoopRequest) -> bool {
     }
 }
 
-/// What all files together have come to.
+/// The results over all files.
 struct KillTally {
     all: usize,
     random: SeededRandom,
     kills: BTreeMap<&'static str, usize>,
-    /// The same with those that are under way.
+    /// The same including the lives that are under way.
     planned: BTreeMap<&'static str, usize>,
     fired: BTreeMap<Rule, u64>,
     lives: u64,
@@ -207,14 +209,14 @@ impl KillTally {
         self.kills.values().sum()
     }
 
-    /// The number of the next life, and where it is to be killed; none if there were kills enough.
+    /// Returns the number of the next life and where to kill it, or `None` if there were enough kills.
     fn next(&mut self) -> Option<(u64, &'static str, String)> {
         if self.done() >= self.all && self.kills.values().all(|kills| *kills > 0) {
             return None;
         }
         self.lives += 1;
         assert!(self.lives < 3 * self.all as u64 + 50, "too few are killed: {:?}", self.kills);
-        // The one that was killed at most seldom is the next.
+        // The step with the fewest kills is next.
         let (step, times) = STEPS.into_iter().min_by_key(|(step, _)| self.planned[step]).expect("a step");
         self.note(step, 1);
         Some((self.lives, step, format!("{step}:{}", 1 + self.random.below(times))))
@@ -225,7 +227,7 @@ impl KillTally {
         *planned = planned.saturating_add_signed(change);
     }
 
-    /// A life that was to be killed there has ended.
+    /// Records the end of a life that was to be killed at this step.
     fn ended(&mut self, step: &'static str, was_killed: bool) {
         if was_killed {
             *self.kills.get_mut(step).expect("a step") += 1;
@@ -235,8 +237,8 @@ impl KillTally {
     }
 }
 
-/// Kills hosts until there were so many kills, at each step as often as at any other, over many files, `at_once` of them at a time:
-/// a life mostly waits.
+/// Kills hosts until there were this many kills, equally often at each step, over many files, `at_once` of them at a
+/// time, because a life mostly waits.
 fn kill_rounds(all: usize, of_a_file: usize, at_once: usize, handled_by: Option<&str>) {
     let seed = random::below(u64::MAX);
     println!("seed {seed}");
@@ -264,7 +266,8 @@ fn kill_rounds(all: usize, of_a_file: usize, at_once: usize, handled_by: Option<
     assert!(repeated > 0, "nothing was ever delivered again");
 }
 
-/// Lives over one file, then one that handles what is left, and then it is checked. False if there were kills enough before.
+/// Runs lives over one file, then one that handles the rest, and then checks. Returns `false` if there were already
+/// enough kills.
 fn kill_over_a_file(tally: &Mutex<KillTally>, of_a_file: usize, handled_by: Option<&str>) -> bool {
     let dir = dir();
     let path = dir.path().join("mail");
@@ -299,7 +302,7 @@ fn kill_over_a_file(tally: &Mutex<KillTally>, of_a_file: usize, handled_by: Opti
 
 #[test]
 fn rounds_of_kills_at_every_step_of_a_message_break_no_rule() {
-    // Two thousand if all is asked for.
+    // Two thousand with `SNAKEPIT_FULL`.
     kill_rounds(if is_full() { 2000 } else { rounds(500, 32) }, 25, 6, None);
 }
 

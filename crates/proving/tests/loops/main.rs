@@ -1,7 +1,7 @@
 //! Loops and evaluations in processes that are killed at every step, and ended by signals in every phase.
 //!
-//! `SNAKEPIT_FULL=1` makes two thousand kills of loops and two hundred restarts, `SNAKEPIT_QUICK=1` a few; every step is reached in all
-//! of them.
+//! `SNAKEPIT_FULL=1` makes two thousand kills of loops and two hundred restarts, `SNAKEPIT_QUICK=1` a few. Every step
+//! is reached in either case.
 
 mod kills;
 mod reports;
@@ -14,14 +14,14 @@ use std::process::Command;
 use snakepit_proving::{HostProcess, OpenAs};
 use tempfile::TempDir;
 
-/// The program `proving-looper`, which runs.
+/// A running program `proving-looper`.
 struct LooperProcess(HostProcess);
 
 impl LooperProcess {
-    /// With a fault, as `SNAKEPIT_LOOP_FAULT` names it.
+    /// Starts the program with a fault, as `SNAKEPIT_LOOP_FAULT` names it.
     fn start(dir: &Path, words: &[&str], fault: Option<&str>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_proving-looper"));
-        // Some panic by order, and to find the names of a stack takes longer than all the rest.
+        // Some hosts panic on request. Resolving the names of a backtrace would take longer than everything else.
         command.args(words).env("RUST_BACKTRACE", "0").env("SNAKEPIT_STATE_DIR", dir.join("state"));
         if let Some(fault) = fault {
             command.env("SNAKEPIT_LOOP_FAULT", fault);
@@ -29,7 +29,7 @@ impl LooperProcess {
         Self(HostProcess::start(command, &OpenAs::default()))
     }
 
-    /// All that it says until it ends, and whether a kill ended it.
+    /// Returns all output until the process ends, and whether a kill ended it.
     fn life(dir: &Path, words: &[&str], fault: Option<&str>) -> (Vec<String>, bool) {
         let mut looper = Self::start(dir, words, fault);
         let lines = std::iter::from_fn(|| looper.0.hear()).map(|line| line.trim_end().to_owned()).collect();
@@ -48,12 +48,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
 
-/// Workers that serve, wherever they are run from.
+/// Returns the path of the worker, wherever the test runs.
 fn worker() -> String {
     format!("{}/tests/loops/worker.py", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// No run is left in the state directory: the last process has cleaned up after the killed ones.
+/// Asserts that no run is left in the state directory: the last process has cleaned up after the killed ones.
 fn assert_no_runs(dir: &Path) {
     let Ok(runs) = std::fs::read_dir(dir.join("state/runs")) else { return };
     let names = runs.map(|run| run.expect("a run").file_name().to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! Evaluations that are killed at every step, again and again, reach the same report as one that is never killed.
+//! Evaluations that are killed repeatedly, at every step, reach the same report as one that is never killed.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{LooperProcess, assert_no_runs, dir, worker};
 
-/// Steps of an evaluation that asks directly, and how often each is reached in one life at least, about.
+/// The steps of an evaluation that asks directly, and roughly how often one life reaches each step at least.
 const DIRECT: [(&str, u64); 8] = [
     ("head", 1),
     ("headtorn", 1),
@@ -23,7 +23,7 @@ const DIRECT: [(&str, u64); 8] = [
     ("report", 1),
 ];
 
-/// Steps of one whose samples travel through mailboxes.
+/// The steps of an evaluation whose samples travel through mailboxes.
 const BY_LETTERS: [(&str, u64); 12] = [
     ("received", 3),
     ("handle", 4),
@@ -39,7 +39,7 @@ const BY_LETTERS: [(&str, u64); 12] = [
     ("report", 1),
 ];
 
-/// How often one evaluation is killed at most before it is left alone.
+/// The maximum number of kills of one evaluation before it is left alone.
 const KILLS: usize = 4;
 
 struct KilledEvaluation {
@@ -52,7 +52,7 @@ impl KilledEvaluation {
         Self { dir: dir(), verb }
     }
 
-    /// One life: its report, unless it was killed before.
+    /// Runs one life. Returns its report, unless it was killed before.
     fn live(&self, fault: Option<&str>) -> Option<String> {
         let path = |name: &str| self.dir.path().join(name).to_string_lossy().into_owned();
         let (file, checkpoint, worker) = (path("mail"), path("checkpoint.jsonl"), worker());
@@ -67,7 +67,7 @@ impl KilledEvaluation {
     }
 }
 
-/// A report as it was written, without the times.
+/// Removes the times from a report.
 fn timeless(report: &str) -> String {
     let mut report: Value = serde_json::from_str(report).expect("JSON");
     for experiment in report["experiments"].as_array_mut().expect("experiments") {
@@ -76,7 +76,7 @@ fn timeless(report: &str) -> String {
     report.to_string()
 }
 
-/// Kills evaluations until there were so many kills, at each step as often as at any other.
+/// Kills evaluations until there were this many kills, equally often at each step.
 fn kill_rounds(verb: &'static str, steps: &'static [(&'static str, u64)], all: usize) {
     let seed = random::below(u64::MAX);
     println!("seed {seed}");
@@ -94,7 +94,7 @@ fn kill_rounds(verb: &'static str, steps: &'static [(&'static str, u64)], all: u
         for life in 0..KILLS {
             let (step, times) = steps
                 .iter()
-                // A checkpoint has its head once.
+                // A checkpoint has only one head.
                 .filter(|(step, _)| life == 0 || !step.starts_with("head"))
                 .min_by_key(|(step, _)| kills[step])
                 .expect("a step");

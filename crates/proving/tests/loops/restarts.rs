@@ -1,4 +1,4 @@
-//! A service that is restarted again and again while messages arrive loses none, answers each once, and buries none.
+//! A service that is restarted repeatedly while messages arrive loses none, answers each once, and buries none.
 //!
 //! `SNAKEPIT_RESTARTS=10000` sets the number of restarts.
 
@@ -15,18 +15,18 @@ use snakepit_proving::{random, rounds};
 
 use super::{LooperProcess, block_on, dir};
 
-/// How many messages wait at least while the service is stopped and started.
+/// The minimum number of messages that wait while the service is stopped and started.
 const BACKLOG: u64 = 40;
-/// How many services there are, each with a file of its own.
+/// The number of services, each with its own file.
 const SERVICES: usize = 2;
 
-/// What one service came to.
+/// The results of one service.
 #[derive(Default, Debug)]
 struct ServiceTotals {
     restarts: usize,
     sent: u64,
     answered: BTreeSet<u64>,
-    /// Messages that were in hand and not begun when it was told to end.
+    /// Messages that were received but not begun when the service was asked to end.
     given_back: u64,
 }
 
@@ -42,7 +42,7 @@ impl RestartedService {
         block_on(self.requests.count()).expect("counted")
     }
 
-    /// Messages come all the time.
+    /// Sends messages all the time.
     fn send(&self) {
         while !self.is_over.load(Ordering::SeqCst) {
             if self.count().visible >= BACKLOG {
@@ -57,7 +57,7 @@ impl RestartedService {
         }
     }
 
-    /// Takes the answers that are there, each of them for the first time.
+    /// Reads the available answers. None of them may come a second time.
     fn read_answers(&self, answered: &mut BTreeSet<u64>) {
         loop {
             let received = block_on(self.replies.receive(ReceiveOptions::new().max_messages(MAX_MESSAGES)));
@@ -75,7 +75,7 @@ impl RestartedService {
     }
 }
 
-/// Ends the sender, also if the test fails before.
+/// Ends the sender, even if the test fails.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -84,7 +84,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Starts a service, lets it begin some messages, and ends it; says how many it gave back.
+/// Starts a service, lets it begin some messages, and ends it. Returns how many messages it gave back.
 fn life(dir: &std::path::Path, file: &str, world: &RestartedService, begun: u64) -> u64 {
     let mut service = LooperProcess::start(dir, &["answer", file], None);
     let mut left = begun + 1;
@@ -123,7 +123,7 @@ fn year(restarts: usize, seed: u64) -> ServiceTotals {
         }
     });
     year.sent = world.sent.load(Ordering::SeqCst);
-    // Nobody sends any more: what is left is answered by one more life.
+    // Nothing is sent any more, and one more life answers the rest.
     let left = year.sent - year.answered.len() as u64;
     life(dir.path(), &file, &world, left);
     world.read_answers(&mut year.answered);

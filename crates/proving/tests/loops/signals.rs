@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 use super::{LooperProcess, block_on, dir};
 
-/// The status of a service that a signal has cut short.
+/// The status of a service that a signal has interrupted.
 const CUT_SHORT: i32 = 128 + 15;
 
-/// A service in a process of its own, with one message for it.
+/// A service in a separate process, with one message for it.
 struct LoopService {
     looper: LooperProcess,
     dir: TempDir,
@@ -61,7 +61,7 @@ impl LoopService {
         self.must_say("stopping now");
     }
 
-    /// It ends by itself, with this status, and leaves its mailbox so: visible, in flight.
+    /// Asserts that the service exits with this status and leaves this many messages visible and in flight.
     fn must_end(mut self, status: i32, left: (u64, u64)) {
         let ended = self.looper.0.wait();
         assert_eq!(ended.code(), Some(status), "{ended:?}");
@@ -145,7 +145,7 @@ fn a_service_whose_handler_blocks_is_gone_after_the_third_signal() {
     assert_eq!(ended.code(), Some(CUT_SHORT), "{ended:?}");
     let mailbox = SqliteMailbox::open(service.dir.path().join("mail")).expect("the mailbox");
     let count = block_on(mailbox.count()).expect("a count");
-    // Given back, or leased until the lease is over: in both cases it is there.
+    // Given back, or leased until the lease is over: in both cases the message still exists.
     assert_eq!(count.visible + count.in_flight, 1, "{count:?}");
 }
 
@@ -171,7 +171,7 @@ fn a_signal_to_a_service_that_has_stopped_changes_nothing_but_the_third_ends_it(
 
 #[test]
 fn l13_a_signal_that_interrupts_the_holder_of_the_locks_needs_none_of_them() {
-    // It interrupts at any moment, and the lock is held in a good part of them.
+    // The signal comes at any moment, and in many of them the lock is held.
     for _ in 0..rounds(60, 20) {
         let dir = dir();
         let mut looper = LooperProcess::start(dir.path(), &["contend"], None);

@@ -1,4 +1,4 @@
-"""A worker that does what a message asks for, and one that is evaluated."""
+"""The commands that handle messages, and those that are evaluated."""
 
 import os
 import time
@@ -21,7 +21,7 @@ def answer(kind, number):
 
 @snakepit.command
 def double(n):
-    """Wrong, broken or deadly where the question says so."""
+    """Fails or dies if the input says so."""
     if n == "raise":
         raise ValueError("cannot double that")
     if n == "die":
@@ -31,7 +31,7 @@ def double(n):
 
 @snakepit.command
 def worse(n):
-    """As `double`, and wrong for every third question."""
+    """Like `double`, but wrong for every third input."""
     answer = double(n)
     if n % 3 == 0:
         answer["output"] += 1

@@ -22,11 +22,11 @@ use memory::FaultMemory;
 /// A mailbox with a fault.
 pub(crate) struct BrokenMailbox {
     inner: MemoryMailbox,
-    /// Where messages come from that never were in the mailbox.
+    /// The source of messages that were never in the mailbox.
     shadow: MemoryMailbox,
     fault: BackendFault,
     memory: Mutex<FaultMemory>,
-    /// The opened mailboxes.
+    /// The mailboxes that were opened.
     opened: Arc<Mutex<HashSet<String>>>,
     me: Weak<BrokenMailbox>,
 }
@@ -65,7 +65,7 @@ impl BrokenMailbox {
         self.fault == fault
     }
 
-    /// The power is cut.
+    /// Cuts the power.
     pub(crate) async fn cut(&self) {
         match self.fault {
             BackendFault::ForgetsAtCuts => drop(self.inner.purge().await),
@@ -78,7 +78,7 @@ impl BrokenMailbox {
         }
     }
 
-    /// By a limit of its own.
+    /// Buries messages by another limit than that of the mailbox.
     async fn bury_what_was_delivered_often(&self) -> Result<(), MailboxError> {
         let often = |message: &Message| message.delivery_count > 2;
         let seen = self.inner.peek(10).await?;
@@ -95,7 +95,7 @@ impl BrokenMailbox {
         Ok(())
     }
 
-    /// The store of a backend that forgets at a crash.
+    /// Removes lapsed attempts, like the store of a backend that forgets them at a crash.
     fn without_lapses(&self, mut message: Message) -> Message {
         if self.is(BackendFault::LosesLapses) {
             message.attempts.retain(|attempt| attempt.end != AttemptEnd::Lapse);
@@ -145,7 +145,7 @@ impl BrokenMailbox {
         }
     }
 
-    /// What becomes of the messages on their way out.
+    /// Applies the fault to messages that are delivered.
     async fn give(&self, mut messages: Vec<Message>) -> Vec<Message> {
         if self.is(BackendFault::DeliversUnsent) && self.memory().every(9) {
             self.shadow.send(b"never sent".to_vec(), SendOptions::new()).await.expect("the shadow takes it");
@@ -185,7 +185,7 @@ impl BrokenMailbox {
         messages
     }
 
-    /// The receipt as the inner mailbox knows it.
+    /// Returns the receipt as the inner mailbox knows it.
     fn real(&self, receipt: &Receipt) -> Receipt {
         if !matches!(self.fault, BackendFault::ReusesReceipts | BackendFault::AcksByIdNotByReceipt) {
             return receipt.clone();
@@ -363,13 +363,13 @@ impl Mailbox for BrokenMailbox {
             let real = self.real(receipt);
             let named = self.memory().given.get(receipt).and_then(|message| message.reply_to.clone());
             match self.fault {
-                // As if it were any other message.
+                // Replies as to any other message.
                 BackendFault::RepliesWithoutId => {
                     let name = named.ok_or(MailboxError::NoReplyTo)?;
                     self.inner.ack(&real).await?;
                     return self.inner.mailboxes().mailbox(name).send(body, options).await;
                 }
-                // A mailbox without a trace of anybody is taken for one that nobody has.
+                // The fault: a mailbox that was never opened counts as one that does not exist.
                 BackendFault::LosesEarlyReplies => {
                     if let Some(name) = &named
                         && !self.was_opened(name)
@@ -412,7 +412,7 @@ impl Mailbox for BrokenMailbox {
     fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
         Box::pin(async move {
             match (self.fault, change.max_deliveries) {
-                // Only this handle knows of it.
+                // Only this handle knows the new limit.
                 (BackendFault::KeepsTheLimitToItself, Some(_)) => {
                     Ok(change.applied_to(&self.inner.settings().await?))
                 }

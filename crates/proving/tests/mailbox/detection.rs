@@ -16,7 +16,7 @@ use crate::broken::{BackendFault, BrokenFixture, BrokenMailbox};
 const LIMIT: u32 = 5;
 const LEASE: Duration = Duration::from_secs(10);
 
-/// Clients at work, the power cut, and more clients at work, while the wall clock stands still. Time passes only for the
+/// Runs clients, cuts the power, and runs more clients, while the wall clock stands still. Time passes only for the
 /// mailbox, so a backend that reads the wall clock would see it jump back all the time.
 async fn trial(fault: BackendFault, seed: u64) -> CheckerReport {
     let policy = DeadLetterPolicy::new().max_deliveries(LIMIT);
@@ -46,7 +46,7 @@ async fn trial(fault: BackendFault, seed: u64) -> CheckerReport {
     }
     let options = ReceiveOptions::new().max_messages(10).visibility_timeout(LEASE);
     for message in client.receive(options).await.expect("it can be received").iter().take(5) {
-        // Those that a fault made up cannot be acknowledged.
+        // Messages that a fault made up cannot be acknowledged.
         drop(client.ack(message).await);
     }
     history.mark(ClientOperation::Cut);

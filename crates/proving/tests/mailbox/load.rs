@@ -25,6 +25,6 @@ async fn four_producers_and_four_consumers_of_ten_thousand_messages_each_lose_no
     let events = history.events();
     let report = check(&events, &ending, Terms { max_deliveries: LIMIT, slack: Duration::ZERO });
     println!("{} events, {} dead letters, {:?}", events.len(), ending.dead.len(), report.fired);
-    // It is gone with its process, and the machine's wall clock is not ours to move.
+    // The mailbox ends with its process, and the test cannot set the machine's wall clock.
     report.assert_clean(&[Rule::Q9, Rule::Q10]);
 }

@@ -24,7 +24,7 @@ impl Fixture for MemoryFixture {
 
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // Whoever was just started gets to its wait first.
+            // A task that was just started reaches its wait first.
             tokio::task::yield_now().await;
             tokio::time::advance(time).await;
         })

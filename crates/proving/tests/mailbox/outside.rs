@@ -1,4 +1,5 @@
-//! A crate outside of this repository can make everything that a backend returns, and decide as our backends do.
+//! A crate outside this repository can create everything that a backend returns, and make the same decisions as our
+//! backends.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,6 +1,6 @@
 //! The keys of `[custody]`.
 //!
-//! Custody itself has no serde and needs none, so its keys are listed here; the compiler checks them against its fields.
+//! Custody does not depend on serde, so its keys are listed here. The compiler checks them against its fields.
 
 use std::time::Duration;
 
@@ -12,28 +12,31 @@ use snakepit_settings::{HumanTime, Notation, settings};
 
 settings! {
     keys of Foreign<custody::Config> {
-        /// The tier that holds the workers: `"auto"`, `"namespace"`, `"shim"` or `"group"`; `snakepit doctor` says which ones work here.
+        /// The kind of containment that holds the workers: `"auto"`, `"namespace"`, `"shim"` or `"group"`. `snakepit
+        /// doctor` shows which ones work on this machine.
         containment: custody::Containment as ContainmentChoice,
-        /// Where runs are recorded. Unset: `$SNAKEPIT_STATE_DIR`, else /var/lib/snakepit for root, else the XDG state directory.
-        /// Example: `state_dir = "state"`.
+        /// The directory in which runs are recorded. Unset: `$SNAKEPIT_STATE_DIR`, otherwise /var/lib/snakepit for root
+        /// and the XDG state directory for other users. Example: `state_dir = "state"`.
         state_dir: Option<std::path::PathBuf>,
-        /// Whether a stop, once calls are drained, asks workers to end before it kills them. If not, it kills them at once. The same
-        /// holds for a script's end, a signal, a drop and `cleanup()`.
+        /// Whether a stop asks workers to end, once calls are drained, before it kills them. Otherwise it kills them at
+        /// once. This also applies to the end of a script, a signal, a drop and `cleanup()`.
         cleanup_on_stop: bool,
-        /// The milliseconds that all workers have together, from the goodbye to KILL. TERM comes at half-time, or at once to a
-        /// worker that has no goodbye or whose call was cut short.
+        /// The time that all workers together have from the goodbye to KILL, in milliseconds. TERM comes at half-time,
+        /// or at once to a worker that has no goodbye or whose call was cut short.
         cleanup_on_stop_timeout_ms: u64,
-        /// Whether TERM goes to a worker's whole group, or to its main process alone. KILL covers everything.
+        /// Whether TERM is sent to a worker's whole process group, or only to its main process. KILL always reaches all
+        /// processes.
         process_group_kill: bool,
-        /// How many rounds of KILL and scan there are before a survivor is reported.
+        /// How many rounds of KILL and scan take place before survivors are reported.
         cleanup_max_retries: u32,
-        /// The milliseconds that one such round takes.
+        /// The duration of one such round, in milliseconds.
         cleanup_retry_interval_ms: u64,
-        /// How often death is looked for, in milliseconds, where the system has no pidfd.
+        /// The interval at which processes are checked for death where the system has no pidfd, in milliseconds.
         cleanup_poll_interval_ms: u64,
-        /// Whether each record is synced to the disk: `"off"`, or `"data"` for file systems that lose writes of a live machine.
+        /// Whether each record is synced to the disk: `"off"`, or `"data"` for file systems that lose writes although
+        /// the machine stays up.
         ledger_sync: custody::LedgerSync as SyncChoice,
-        /// How often dead runs of other hosts are looked for; `"0s"` is never.
+        /// The interval of the search for dead runs of other hosts. `"0s"` turns it off.
         reap_interval: Duration as HumanTime,
     }
 }

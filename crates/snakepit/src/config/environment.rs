@@ -1,4 +1,4 @@
-//! The keys about the Python of a pool.
+//! The keys for the Python of a pool.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::tables::{WorkerKeys, from};
 use crate::environment::{Environment, Installer, Python};
 use snakepit_settings::{HumanTime, settings};
 
-/// A list, or a file that has one.
+/// A list, or the path of a file that contains one.
 #[derive(Clone, Deserialize)]
 #[serde(untagged, expecting = "expected a list of requirements, or the path of a file")]
 pub(super) enum RequirementKeys {
@@ -21,13 +21,13 @@ settings! {
     /// How packages are installed.
     #[derive(Clone)]
     pub(super) struct InstallKeys {
-        /// Which tool installs: `"uv"`, `"pip"` (with venv), or `"auto"` (uv if it is in PATH).
+        /// The tool that installs: `"uv"`, `"pip"` (with venv), or `"auto"` (uv if it is in PATH).
         tool: Option<InstallerName> = None,
-        /// Further arguments of the tool.
+        /// Additional arguments of the tool.
         args: Option<Vec<String>> = None,
-        /// Where environments are kept. Unset: `$XDG_CACHE_HOME/snakepit/envs`.
+        /// The directory in which environments are kept. Unset: `$XDG_CACHE_HOME/snakepit/envs`.
         cache_dir: Option<PathBuf> = None,
-        /// How long an installation may take.
+        /// The time limit of an installation.
         timeout: Option<Duration> as Option<HumanTime> = None,
     }
     without setters
@@ -42,7 +42,7 @@ pub(super) enum InstallerName {
 }
 
 impl WorkerKeys {
-    /// Whether the keys about Python fit together; if not, what to do.
+    /// Checks that the keys for Python fit together. The error says what to do.
     pub(super) fn check_python(&self, mentions_install: bool) -> Result<(), &'static str> {
         if self.command.is_some() && !self.installs() && (self.python.is_some() || mentions_install) {
             return Err(
@@ -67,7 +67,7 @@ impl WorkerKeys {
         Ok(())
     }
 
-    /// Whether something is installed for its workers.
+    /// Reports whether packages are installed for the pool's workers.
     pub(super) fn installs(&self) -> bool {
         self.requirements.is_some() || self.project.is_some()
     }
@@ -97,7 +97,7 @@ impl WorkerKeys {
     }
 }
 
-/// Calls a setter, if there is a value for it.
+/// Calls a setter if there is a value for it.
 fn set<B, T>(built: B, value: Option<T>, setter: impl FnOnce(B, T) -> B) -> B {
     match value {
         Some(value) => setter(built, value),

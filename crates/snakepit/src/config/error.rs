@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file: the file, the line, the key, and what to do.
+//! The errors of configuration files: the file, the line, the key, and the remedy.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use snakepit_core::nearest;
 
-/// Why a configuration cannot be used.
+/// The reason why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -26,7 +26,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// The line, counted from 1.
         line: Option<usize>,
-        /// Which key, what is wrong with it, and what would be right.
+        /// The key, the problem, and what would be right.
         problem: String,
     },
 }
@@ -97,8 +97,8 @@ fn one_line(message: &str) -> String {
     message.lines().collect::<Vec<_>>().join(", ")
 }
 
-/// The unknown key and the known ones, if serde's message is about them: "unknown field `a`, expected one of `b`, `c`". Relies on
-/// the backticks around the names alone.
+/// Returns the unknown key and the known ones if serde's message is about them, as in "unknown field `a`, expected one
+/// of `b`, `c`". Relies only on the backticks around the names.
 pub(super) fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
     let mut names = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
     let key = names.next()?;
@@ -106,7 +106,7 @@ pub(super) fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
 }
 
 fn unknown_key(path: &str, key: &str, known: &[&str]) -> String {
-    // The path may or may not name the key itself.
+    // The path may include the key.
     let place = path.strip_suffix(key).map_or(path, |place| place.trim_end_matches('.'));
     let place = if place.is_empty() || place == "." { String::new() } else { format!("{place}: ") };
     match nearest::nearest(key, known.iter().copied()) {

@@ -1,8 +1,8 @@
-//! Settings whose struct belongs to another crate, which knows nothing of files.
+//! Settings whose struct belongs to another crate that has no file support.
 
 use std::ops::{Deref, DerefMut};
 
-/// Such a struct. Its keys are listed here, and its fields are reached through it.
+/// A wrapper around such a struct. Its keys are listed here, and it dereferences to the struct.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Foreign<T>(pub(super) T);
 

@@ -1,4 +1,4 @@
-//! The keys of `http = { … }`: routes, and how a worker of the adapter `http` is found.
+//! The keys of `http = { … }`: routes, and how a worker of the adapter `http` is reached.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -19,7 +19,7 @@ struct HttpTable {
     routes: BTreeMap<String, RouteTable>,
 }
 
-/// An `http` table whose keys fit together.
+/// A checked `http` table: its keys fit together.
 #[derive(Clone, Default, Deserialize)]
 #[serde(try_from = "HttpTable")]
 pub(super) struct HttpKeys(HttpTable);
@@ -66,7 +66,7 @@ struct RouteKeys {
     events: EventFormat,
 }
 
-/// A route that can be.
+/// A checked route.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "RouteKeys")]
 struct RouteTable(Route);

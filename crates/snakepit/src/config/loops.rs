@@ -16,28 +16,29 @@ use crate::mailbox::{MailboxError, SqliteMailbox};
 use snakepit_core::nearest::nearest;
 use snakepit_settings::{HumanTime, read_table, settings};
 
-/// A loop, as a file describes it.
+/// A loop as described in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LoopConfig {
-    /// The file of its mailbox.
+    /// The file of the loop's mailbox.
     pub file: PathBuf,
     /// The name of the mailbox in that file.
     pub queue: String,
-    /// How its messages are handled.
+    /// The options for handling its messages.
     pub options: PoolLoopOptions,
 }
 
 impl LoopConfig {
-    /// Its name.
+    /// Returns the loop's name.
     pub fn name(&self) -> &str {
         self.options.name.as_deref().unwrap_or(&self.options.command)
     }
 
-    /// Rejects a mailbox that is not in its file if another one there has a similar name, since it is most likely misspelt.
+    /// Rejects a mailbox that is not in its file if the file has another one with a similar name, since the name is
+    /// most likely misspelt.
     pub fn check_mailbox(&self) -> Result<(), LoopError> {
         let known = match SqliteOptions::new().existing().queue_names(&self.file) {
-            // `open` makes the file.
+            // `open` creates the file.
             Err(MailboxError::Missing(_)) => return Ok(()),
             known => known.map_err(|error| self.cannot_open(&error))?,
         };
@@ -59,7 +60,7 @@ impl LoopConfig {
         LoopError::Failed { name: self.name().to_owned(), reason }
     }
 
-    /// Opens the mailbox, and makes it if it is missing. Returns the loop, to run by itself or in a group.
+    /// Opens the mailbox, and creates it if it is missing. Returns the loop, to be run alone or in a group.
     pub fn open(&self, pit: &Snakepit) -> Result<PoolLoop, LoopError> {
         let mailbox =
             SqliteMailbox::open_named(&self.file, &self.queue).map_err(|error| self.cannot_open(&error))?;
@@ -76,8 +77,8 @@ pub(super) struct LoopTable {
 
 settings! {
     keys of LoopTable {
-        /// Where the messages are: a file, and after # the name of one of several mailboxes in it. Example:
-        /// `mailbox = "sqlite:mail.db#requests"`.
+        /// The mailbox with the messages: a file, followed by # and a name if the file contains several mailboxes.
+        /// Example: `mailbox = "sqlite:mail.db#requests"`.
         mailbox: Option<MailboxAddress>,
     }
     parts { options: Foreign<PoolLoopOptions> }
@@ -89,35 +90,37 @@ settings! {
         command: String,
         /// The pool of the command. Unset: the first pool. Example: `pool = "example"`.
         pool: Option<String>,
-        /// Whether values are sent to those who wait for a reply: `"when_asked"` or `"never"`.
+        /// When values are sent as replies: `"when_asked"`, if the sender waits for a reply, or `"never"`.
         reply: Replies,
-        /// What is done with a message that is given up: `"bury"`, or `"reply"` with the error if somebody waits for a reply.
+        /// What happens to a message that is given up: `"bury"`, or `"reply"` with the error if the sender waits for a
+        /// reply.
         give_up: GiveUpAction,
-        /// How many calls are made at the same time. Unset: twice as many as the pool's workers take, and as many as are done in
-        /// 25 ms. Example: `concurrency = 8`.
+        /// How many calls are made at the same time. Unset: twice as many as the pool's workers take, or as many as
+        /// finish in 25 ms if that is more. Example: `concurrency = 8`.
         concurrency: Option<usize> as Option<NonZeroUsize>,
-        /// How many more messages are received than calls can be made, at least.
+        /// The least number of messages that are received in advance, beyond the calls that can be made.
         prefetch: usize,
-        /// Whether the command finds the message's id in `snakepit.context().metadata["message"]`; such calls are not gathered into
-        /// batches.
+        /// Whether the command finds the message's id in `snakepit.context().metadata["message"]`. Such calls are not
+        /// gathered into batches.
         tell_id: bool,
-        /// How long a call may take. Unset: as the pool says. Example: `call_timeout = "30s"`.
+        /// The time limit of a call. Unset: that of the pool. Example: `call_timeout = "30s"`.
         call_timeout_ms: Option<u64> as Option<HumanTime> => "call_timeout",
-        /// After how many deliveries a message is given up, written to the mailbox for all who use it. Unset: as the mailbox has
-        /// it. Example: `max_deliveries = 5`.
+        /// The number of deliveries after which a message is given up. It is written to the mailbox and applies to all
+        /// its users. Unset: that of the mailbox. Example: `max_deliveries = 5`.
         max_deliveries: Option<u32> as Option<NonZeroU32>,
-        /// How long a message that failed waits before it is delivered again; the pause doubles each time. Unset: a second.
-        /// Example: `backoff = "1s"`.
+        /// How long a message that failed waits before it is delivered again. The pause doubles each time. Unset: one
+        /// second. Example: `backoff = "1s"`.
         backoff_ms: Option<u64> as Option<HumanTime> => "backoff",
         /// The longest such pause. Unset: five minutes. Example: `longest_backoff = "5m"`.
         longest_backoff_ms: Option<u64> as Option<HumanTime> => "longest_backoff",
-        /// Errors for which a message is given up at once, by name or kind (`"KeyError"`, `"WorkerDied"`); wrong arguments always
-        /// are.
+        /// Errors for which a message is given up at once, by name or kind (`"KeyError"`, `"WorkerDied"`). Wrong
+        /// arguments are always included.
         give_up_on: Vec<String>,
-        /// For how long messages are leased; the lease of a message that is being handled is extended. What a killed process had
-        /// is delivered again after this time. Unset: five minutes. Example: `visibility_timeout = "5m"`.
+        /// The duration of a message's lease, which is extended while the message is being handled. The messages of a
+        /// killed process are delivered again after this time. Unset: five minutes. Example: `visibility_timeout =
+        /// "5m"`.
         visibility_timeout_ms: Option<u64> as Option<HumanTime> => "visibility_timeout",
-        /// How long one receive waits for messages, up to 20 s. Unset: 20 s. Example: `wait = "20s"`.
+        /// How long one receive operation waits for messages, at most 20 s. Unset: 20 s. Example: `wait = "20s"`.
         wait_ms: Option<u64> as Option<HumanTime> => "wait",
     }
 }
@@ -148,7 +151,7 @@ impl LoopTable {
     }
 }
 
-/// `sqlite:PATH`, or `sqlite:PATH#NAME`, as `snakepit mailbox` has it.
+/// An address as `snakepit mailbox` takes it: `sqlite:PATH` or `sqlite:PATH#NAME`.
 #[derive(Clone, Default)]
 struct MailboxAddress {
     file: PathBuf,

@@ -1,7 +1,7 @@
 //! Engines from a file: `snakepit.toml`, with the keys and defaults that `default.toml` lists.
 //!
-//! Owns the form of the file, and the keys that say what workers are. All other keys, and all defaults, belong to the settings
-//! themselves (`settings/`).
+//! Owns the format of the file, and the keys that describe workers. All other keys and all defaults belong to the
+//! settings themselves (`settings/`).
 
 mod custody;
 mod environment;
@@ -31,7 +31,7 @@ use crate::{Builder, PoolOptions, Snakepit};
 use snakepit_settings::SettingsTable;
 use tables::Root;
 
-/// A configuration file that was read.
+/// The contents of a configuration file.
 ///
 /// ```no_run
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,10 +52,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Every key with its default and its meaning: a file to read, and to copy from.
+    /// Every key with its default and its meaning, as a file to read and to copy from.
     pub const REFERENCE: &str = include_str!("../../default.toml");
 
-    /// Reads a file. Paths inside it are relative to where it is.
+    /// Reads a file. Paths in it are relative to its directory.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path)
@@ -63,7 +63,7 @@ impl Config {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of a file at `path`, which need not exist.
+    /// Parses the text of a file at `path`, which need not exist.
     pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let root: Root = toml::Deserializer::parse(text)
@@ -102,28 +102,28 @@ impl Config {
         })
     }
 
-    /// The pools, in the order of the file.
+    /// Returns the pools, in the order of the file.
     pub fn pools(&self) -> &[PoolOptions] {
         &self.pools
     }
 
-    /// A pool by its name.
+    /// Returns the pool with this name.
     pub fn pool(&self, name: &str) -> Option<&PoolOptions> {
         self.pools.iter().find(|pool| pool.pool_name() == name)
     }
 
-    /// The names of the pools, in the order of the file.
+    /// Returns the names of the pools, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.pools.iter().map(PoolOptions::pool_name)
     }
 
-    /// The loops, in the order of the file.
+    /// Returns the loops, in the order of the file.
     #[cfg(all(feature = "loops", feature = "sqlite"))]
     pub fn loops(&self) -> &[LoopConfig] {
         &self.loops
     }
 
-    /// The loops of these names, in their order, or all of them if none is named.
+    /// Returns the loops with these names, in the same order, or all loops if no name is given.
     #[cfg(all(feature = "loops", feature = "sqlite"))]
     pub fn loops_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<LoopConfig>, ConfigError> {
         if self.loops.is_empty() {
@@ -139,23 +139,23 @@ impl Config {
         names.iter().map(find).collect()
     }
 
-    /// How the loops are run together.
+    /// Returns how the loops run together.
     #[cfg(all(feature = "loops", feature = "sqlite"))]
     pub fn service(&self) -> &ServiceConfig {
         &self.service
     }
 
-    /// How processes are kept.
+    /// Returns how processes are kept in custody.
     pub fn custody(&self) -> &Custody {
         &self.custody
     }
 
-    /// How much the engine logs.
+    /// Returns how much the engine logs.
     pub fn logging(&self) -> Logging {
         self.logging
     }
 
-    /// A builder with all settings of the file, to start an engine or to add tools first.
+    /// Returns a builder with all settings of the file, to start an engine or to add tools first.
     pub fn builder(self) -> Builder {
         let builder = Snakepit::builder().custody(self.custody).logging(self.logging);
         self.pools.into_iter().fold(builder, Builder::pool)

@@ -1,4 +1,4 @@
-//! `[service]`: how the loops of a file are run together.
+//! `[service]`: how the loops of a file run together.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 use crate::loops::{LoopGroup, SHUTDOWN_TIMEOUT, Watchdog};
 use snakepit_settings::{HumanTime, Notation, settings};
 
-/// How the loops of a file are run together.
+/// The settings for running the loops of a file together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ServiceConfig {
-    /// How long a shutdown may take.
+    /// The time limit of a shutdown.
     pub shutdown_timeout: Duration,
-    /// Where probes are answered; none if they are not.
+    /// The address on which probes are answered, or `None` to answer none.
     pub health: Option<SocketAddr>,
-    /// When messages and loops count as stuck.
+    /// The limits after which messages and loops count as stuck.
     pub watchdog: Watchdog,
 }
 
 impl ServiceConfig {
-    /// An empty group with these settings.
+    /// Returns an empty group with these settings.
     pub fn group(&self, name: impl Into<String>) -> LoopGroup {
         LoopGroup::new(name).shutdown_timeout(self.shutdown_timeout).watchdog(self.watchdog)
     }
@@ -37,16 +37,16 @@ impl Default for ServiceConfig {
 
 settings! {
     keys of ServiceConfig {
-        /// How long a shutdown may take: until then, messages that are being handled are completed.
+        /// The time limit of a shutdown. Until then, messages that are being handled are completed.
         shutdown_timeout: Duration as HumanTime,
-        /// Where probes are answered: a port that only this machine reaches, or an address, as `"0.0.0.0:8080"` for Kubernetes.
-        /// Unset: nowhere. Example: `health = 8080`.
+        /// The address on which probes are answered: a port that is reachable only from this machine, or an address,
+        /// such as `"0.0.0.0:8080"` for Kubernetes. Unset: none. Example: `health = 8080`.
         health: Option<SocketAddr> as Option<ProbeAddress>,
     }
     parts { watchdog: Watchdog }
 }
 
-/// `8080`, a port of the loopback, or `"0.0.0.0:8080"`.
+/// A port of the loopback interface, such as `8080`, or an address, such as `"0.0.0.0:8080"`.
 #[derive(Serialize)]
 struct ProbeAddress(SocketAddr);
 

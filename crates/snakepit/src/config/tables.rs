@@ -1,4 +1,4 @@
-//! The file's tables, and what they become.
+//! The tables of the file, and their conversion to settings.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ pub(super) struct Root {
     pub(super) service: SettingsTable<super::service::ServiceConfig>,
 }
 
-/// The tables of a table, in the order of the file: the first pool is the one that calls go to by default.
+/// Reads the tables of a table in the order of the file: by default, calls go to the first pool.
 fn in_order<'de, D, T>(deserializer: D) -> Result<Vec<(String, T)>, D::Error>
 where
     D: Deserializer<'de>,
@@ -68,42 +68,44 @@ where
 }
 
 settings! {
-    /// The keys of `[pool.NAME]` that say what its workers are.
+    /// The keys of `[pool.NAME]` that describe its workers.
     #[derive(Clone)]
     pub(super) struct WorkerKeys {
         /// A worker in Python: a file, or a module. Example: `worker = "worker.py"`.
         worker: Option<PathBuf> = None,
         /// A worker in any language: the program and its arguments. Example: `command = ["./worker", "--fast"]`.
         command: Option<Vec<String>> = None,
-        /// How the worker is spoken to. `worker` stands for `"python"` and `command` for `"socket"` (spec/wire.md); `"stdio"` (lines of
-        /// JSON on its standard streams, spec/stdio.md), `"http"` (routes on a port that it announces) and `"grpc"`
-        /// (spec/snakepit.proto) take either. Example: `adapter = "python"`.
+        /// The way to call the worker. `worker` implies `"python"`, and `command` implies `"socket"` (spec/wire.md).
+        /// Either of them can be combined with `"stdio"` (lines of JSON on the standard streams, spec/stdio.md),
+        /// `"http"` (routes on a port that the worker announces) or `"grpc"` (spec/snakepit.proto). Example: `adapter =
+        /// "python"`.
         adapter: Option<AdapterName> = None,
-        /// For the adapter `"http"`: the `prefix` of all routes; the `method` of commands that have no route of their own; `ready`,
-        /// by which a worker shows that it is ready: `"line"` (it prints its ready line), `"port"` (it takes a connection) or
-        /// `{ probe = "/healthz" }` (it answers with 2xx); and `routes` by command, see docs/adapters.md. With `"port"` and `"probe"`,
-        /// {socket} or {port} in `command` and `env` is where the worker is to listen; `port` names a port of its own choice.
-        /// Example: `http = { prefix = "/api", method = "POST", ready = "line" }`.
+        /// Settings of the adapter `"http"`. `prefix` precedes all routes. `method` applies to commands that have no
+        /// route of their own. `ready` is how a worker shows that it is ready: `"line"` (it prints its ready line),
+        /// `"port"` (it accepts a connection) or `{ probe = "/healthz" }` (it answers with 2xx). `routes` maps commands
+        /// to routes, see docs/adapters.md. With `"port"` and `"probe"`, {socket} or {port} in `command` and `env`
+        /// stands for the address on which the worker should listen; `port` is the port of a worker that chooses its
+        /// own. Example: `http = { prefix = "/api", method = "POST", ready = "line" }`.
         http: Option<HttpKeys> = None,
-        /// For the adapter `"grpc"`: `over` a Unix socket (`"unix"`), or over a port of the loopback (`"tcp"`) for servers that have
-        /// no other. Example: `grpc = { over = "unix" }`.
+        /// Settings of the adapter `"grpc"`. `over` is `"unix"` for a Unix socket, or `"tcp"` for a port of the
+        /// loopback interface, for servers without Unix sockets. Example: `grpc = { over = "unix" }`.
         grpc: Option<GrpcKeys> = None,
-        /// The Python interpreter: a version (`"3.12"`), a path, a name in PATH, or the directory of a virtual environment. Unset:
-        /// that of `$VIRTUAL_ENV`, else python3. Example: `python = "3.12"`.
+        /// The Python interpreter: a version (`"3.12"`), a path, a name in PATH, or the directory of a virtual
+        /// environment. Unset: that of `$VIRTUAL_ENV`, otherwise python3. Example: `python = "3.12"`.
         python: Option<String> = None,
-        /// The same as `python`, for paths and names alone. Example: `interpreter = ".venv/bin/python"`.
+        /// The same as `python`, but only for paths and names. Example: `interpreter = ".venv/bin/python"`.
         interpreter: Option<PathBuf> = None,
-        /// What is installed for a worker, in an environment that is made once and kept: a list, or the path of a file. See
-        /// docs/environments.md. Example: `requirements = ["numpy>=2"]`.
+        /// The packages that are installed for a worker, in an environment that is built once and kept: a list, or the
+        /// path of a file. See docs/environments.md. Example: `requirements = ["numpy>=2"]`.
         requirements: Option<RequirementKeys> = None,
-        /// A project whose dependencies are installed, by its pyproject.toml, uv.lock, pylock.toml or requirements file.
-        /// Example: `project = "pyproject.toml"`.
+        /// A project whose dependencies are installed: the path of its pyproject.toml, uv.lock, pylock.toml or
+        /// requirements file. Example: `project = "pyproject.toml"`.
         project: Option<PathBuf> = None,
-        /// How it is installed. Example: `install = { tool = "auto", args = [], timeout = "30m" }`.
+        /// How packages are installed. Example: `install = { tool = "auto", args = [], timeout = "30m" }`.
         install: InstallKeys = InstallKeys::default(),
-        /// Where a worker runs. Unset: in the directory of this file. Example: `current_dir = "."`.
+        /// The working directory of a worker. Unset: the directory of this file. Example: `current_dir = "."`.
         current_dir: Option<PathBuf> = None,
-        /// What is added to a worker's environment. Example: `env = { TOKENIZERS_PARALLELISM = "false" }`.
+        /// Variables that are added to a worker's environment. Example: `env = { TOKENIZERS_PARALLELISM = "false" }`.
         env: BTreeMap<String, String> = BTreeMap::new(),
         /// Calls that each worker must answer before it serves. Example:
         /// `warm_up = [{ command = "load", args = { model = "small" } }]`.
@@ -138,7 +140,7 @@ pub(super) struct PoolTable {
     settings: PoolSettings,
     recycling: Recycling,
     sizing: Sizing,
-    /// The keys that the file mentions.
+    /// The keys that are present in the file.
     given: Vec<&'static str>,
 }
 
@@ -161,7 +163,7 @@ impl<'de> Deserialize<'de> for PoolTable {
 }
 
 enum WorkerLaunch {
-    /// By our SDK, or by another adapter without it.
+    /// Started by our SDK, or by an adapter that does not need it.
     Python(PathBuf),
     Command(Vec<String>),
 }
@@ -171,7 +173,7 @@ impl PoolTable {
         self.given.contains(&key)
     }
 
-    /// Whether its keys fit together; if not, what to do.
+    /// Checks that the keys fit together. The error says what to do.
     fn check(&self) -> Result<(), &'static str> {
         self.keys.check(self.has("install"))?;
         if self.settings.gpus.is_some() && !self.settings.devices.is_empty() {
@@ -217,7 +219,7 @@ impl PoolTable {
         if follows_load {
             let mut sizing = self.sizing;
             sizing.min_workers = sizing.min_workers.min(sizing.max_workers);
-            // An idle worker of such a pool is ended, not replaced.
+            // In such a pool, idle workers are ended, not replaced.
             sizing.idle_ttl = pool.recycling.idle_ttl.take().unwrap_or(sizing.idle_ttl);
             pool.sizing = Some(sizing);
         }
@@ -262,7 +264,7 @@ impl WorkerKeys {
         self.check_python(mentions_install)
     }
 
-    /// A pool of such workers, with the settings of any pool.
+    /// Returns a pool of such workers, with the settings that every pool has.
     fn pool(&self, dir: &Path) -> PoolOptions {
         let current_dir = self.current_dir.as_ref().map_or_else(|| dir.to_owned(), |path| dir.join(path));
         let launch = match (&self.worker, &self.command) {
@@ -287,7 +289,7 @@ impl WorkerKeys {
         }
     }
 
-    /// What is started, without our SDK.
+    /// Returns the program to start, without our SDK.
     fn program(&self, launch: WorkerLaunch, dir: &Path) -> Program {
         let has_python = matches!(launch, WorkerLaunch::Python(_)) || self.installs();
         let argv: Vec<OsString> = match launch {
@@ -308,7 +310,7 @@ impl WorkerKeys {
         if has_python { program.environment(self.environment(dir)) } else { program }
     }
 
-    /// Whether the build has the adapter, and the adapter has the keys.
+    /// Checks that the build has the adapter, and that the keys of an adapter come with that adapter.
     fn check_adapter(&self) -> Result<(), &'static str> {
         match self.adapter {
             Some(AdapterName::Stdio) if !cfg!(feature = "stdio") => {
@@ -330,7 +332,7 @@ impl WorkerKeys {
         }
     }
 
-    /// A pool of workers with our SDK.
+    /// Returns a pool of workers with our SDK.
     fn python_pool(&self, worker: PythonWorker) -> PoolOptions {
         match self.adapter {
             #[cfg(feature = "grpc")]
@@ -339,7 +341,7 @@ impl WorkerKeys {
         }
     }
 
-    /// A pool of programs that speak the protocol themselves.
+    /// Returns a pool of programs that implement the protocol themselves.
     fn command_pool(&self, program: Program) -> PoolOptions {
         match self.adapter {
             #[cfg(feature = "grpc")]
@@ -356,7 +358,7 @@ impl WorkerKeys {
         }
     }
 
-    /// A pool of workers that print a ready line; their adapter was checked before.
+    /// Returns a pool of workers that print a ready line. Their adapter was checked before.
     fn announcing_pool(&self, program: Program) -> PoolOptions {
         match self.adapter {
             #[cfg(feature = "http")]
@@ -386,17 +388,17 @@ enum GrpcOver {
     Tcp,
 }
 
-/// The path of a program: relative to the file, or a bare name that is looked for in `PATH`.
+/// Resolves the path of a program: relative to the file, or a bare name to be found in `PATH`.
 pub(super) fn from(dir: &Path, program: &Path) -> PathBuf {
     if program.components().count() > 1 { dir.join(program) } else { program.to_owned() }
 }
 
 impl AdapterName {
-    /// Whether its workers print a ready line of their own, so that our SDK does not start them.
+    /// Reports whether the workers print a ready line of their own, so that our SDK does not start them.
     fn announces(self) -> bool {
         match self {
             Self::Stdio | Self::Http => true,
-            // Those of gRPC announce themselves, too, but our SDK can do it.
+            // Workers of gRPC announce themselves, too, but our SDK can do it for them.
             Self::Python | Self::Socket | Self::Grpc => false,
         }
     }

@@ -1,4 +1,4 @@
-//! Files that are read, and files that are not, with what is said about them.
+//! Configuration files that are accepted, and files that are rejected with their errors.
 
 use super::*;
 use crate::custody;
@@ -12,12 +12,12 @@ fn refusal(text: &str) -> String {
     parse(text).err().unwrap_or_else(|| panic!("this was read:\n{text}"))
 }
 
-/// All that a pool's keys set, but for how its workers are started.
+/// Returns all that a pool's keys set, except how its workers are started.
 fn settings(pool: &PoolOptions) -> String {
     format!("{:?}", **pool)
 }
 
-/// The keys that a table may have, as the refusal of one that it may not have tells.
+/// Returns the keys that a table may have, taken from the error for an unknown key.
 fn known_keys(table: &str) -> Vec<String> {
     let text = format!("{table}\n\"?\" = 1\n");
     let file = toml::Deserializer::parse(&text).expect("TOML");
@@ -57,7 +57,8 @@ fn is_setting(line: &str) -> bool {
 
 #[test]
 fn what_the_reference_leaves_out_can_be_said() {
-    // Some exclude each other: `worker` and `command`, `command` and `interpreter`, a fixed size and one that follows.
+    // Some keys exclude each other: `worker` and `command`, `command` and `interpreter`, a fixed size and a size that
+    // follows the load.
     const LOAD: [&str; 5] =
         ["min_workers", "max_workers", "grow_after", "grow_factor", "adaptive_concurrency"];
     const PYTHON: [&str; 5] = ["interpreter", "python", "requirements", "project", "install"];
@@ -207,7 +208,7 @@ fn routes_and_readiness_are_read_and_what_is_wrong_is_told_with_its_place() {
         ("port = 8000", "add ready = \"port\""),
         ("ready = \"port\"\nport = 0", "pool.a.http.port"),
         ("ready = \"soon\"", "`line`"),
-        ("ready = { probe = \"healthz\" }", "is no path: write it as"),
+        ("ready = { probe = \"healthz\" }", "is not a path: write it like"),
         ("routes.get = { path = \"/\" }", "pool.a.http.routes.get: missing field `method`"),
         ("routes.get = { method = \"FETCH\", path = \"/\" }", "`DELETE`"),
         ("routes.get = { method = \"GET\", path = \"/\", qurey = [] }", "did you mean `query`?"),
@@ -217,7 +218,7 @@ fn routes_and_readiness_are_read_and_what_is_wrong_is_told_with_its_place() {
         ),
         (
             "routes.get = { method = \"GET\", path = \"/\", headers = { snakepit-secret = \"x\" } }",
-            "is set by the adapter",
+            "only the adapter may set the header",
         ),
         ("routes.get = { method = \"GET\", path = \"/\", body = \"xml\" }", "`json`"),
     ] {

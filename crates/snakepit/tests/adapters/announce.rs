@@ -14,7 +14,7 @@ use snakepit::{EngineError, PoolOptions, Snakepit, StartError, args};
 
 use crate::support::{self, Pit, chain, config, lines, runs, runs_in, soon, until};
 
-/// A program of the shell, whose worker answers each call with what it announced.
+/// A shell program whose worker answers each call with its announcement.
 struct Announcing(String);
 
 impl Adapter for Announcing {
@@ -73,7 +73,7 @@ async fn ask(pit: &Pit) -> Answer {
     soon("the call", pit.call::<Answer>("who", args! {})).await.expect("an answer")
 }
 
-/// Why an engine with this worker does not start. Proves that the attempt leaves nothing.
+/// Returns why an engine with this worker does not start. Proves that the attempt leaves nothing behind.
 async fn refused_by(pool: PoolOptions) -> EngineError {
     let home = tempfile::tempdir().expect("a directory");
     let started = soon("the start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
@@ -201,7 +201,7 @@ async fn a_wrapper_that_forgets_exec_is_ended_whole_in_every_tier() {
                 .await;
         let (_, (started, announced)) = ask(&pit).await;
         assert_ne!(started as u32, announced, "{containment:?}");
-        // As we see it: the only child of the wrapper.
+        // From our point of view: the only child of the wrapper.
         let children =
             std::fs::read_to_string(format!("/proc/{started}/task/{started}/children")).unwrap_or_default();
         let server: Option<u32> = children.split_whitespace().next().and_then(|pid| pid.parse().ok());

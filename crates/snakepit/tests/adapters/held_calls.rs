@@ -1,4 +1,4 @@
-//! `HeldCalls`, as those who write adapters use it: with calls of a real pool, whose worker hands them to the test.
+//! `HeldCalls` as authors of adapters use it: with calls of a real pool, whose worker hands them to the test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Whose worker hands its calls to the test.
+/// An adapter whose worker hands its calls to the test.
 struct Lender(mpsc::UnboundedSender<Call>);
 
 struct LenderHandle {
@@ -56,7 +56,7 @@ impl Handle for LenderHandle {
     }
 }
 
-/// A pool whose calls come to the test.
+/// A pool whose calls go to the test.
 struct Bench {
     pit: Snakepit,
     calls: Mutex<mpsc::UnboundedReceiver<Call>>,
@@ -72,7 +72,7 @@ impl Bench {
         Self { pit, calls: Mutex::new(calls) }
     }
 
-    /// The next call that the worker is given.
+    /// Returns the next call that the worker is given.
     async fn next(&self) -> Call {
         let next = async { self.calls.lock().await.recv().await };
         tokio::time::timeout(Duration::from_secs(20), next).await.expect("in time").expect("a call")
@@ -84,14 +84,14 @@ impl Bench {
         self.pit.stop().await;
     }
 
-    /// A call, and who waits for its answer.
+    /// Returns a call, and the caller that waits for its answer.
     async fn call(&self) -> (Call, Caller) {
         let pit = self.pit.clone();
         let caller = tokio::spawn(async move { pit.call::<i64>("work", ()).await });
         (self.next().await, caller)
     }
 
-    /// As many calls as wanted, held; their numbers, and who waits for them.
+    /// Returns the numbers of so many held calls, and the callers that wait for them.
     async fn hold(&self, held: &mut HeldCalls<()>, count: usize) -> (Vec<u64>, Vec<Caller>) {
         let (mut numbers, mut callers) = (Vec::new(), Vec::new());
         for _ in 0..count {
@@ -180,7 +180,7 @@ async fn calls_are_started_in_the_order_in_which_they_were_sent() {
     };
     assert_eq!(waiting(&held, Starts::Known), ids[2..]);
     assert_eq!(waiting(&held, Starts::Unknown), ids[3..]);
-    // An answer to the third says that it was started, too.
+    // An answer to the third call shows that it was started, too.
     held.take(ids[2]).expect("a call").finish(Ok(number(1)));
     assert_eq!(waiting(&held, Starts::Known), ids[3..]);
     held.end(Starts::Unknown).settle();
@@ -336,7 +336,7 @@ async fn the_end_of_a_worker_lets_streams_go_on() {
     bench.stop().await;
 }
 
-/// What may happen to a call; the number chooses which call.
+/// An event in the life of a call. The number chooses the call.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Begin,
@@ -373,7 +373,7 @@ enum Answered {
     Lost,
 }
 
-/// Does the steps with calls of a pool. Each call is answered once, and as the table says.
+/// Applies the steps to calls of a pool. Checks that each call is answered once, and as the table says.
 async fn each_call_is_answered_once(bench: &Bench, steps: &[Step], starts: Starts) {
     let mut held = HeldCalls::new(3);
     let mut callers: Vec<(u64, Caller)> = Vec::new();
@@ -392,7 +392,7 @@ async fn each_call_is_answered_once(bench: &Bench, steps: &[Step], starts: Start
                 if let Begun::Refused(call) = held.begin(call, ()) {
                     call.give_back();
                     expected.push((id, Answered::ByAnother));
-                    // At once: the next `bench.call` would have it for its own.
+                    // At once, because the next `bench.call` would take it for its own.
                     bench.next().await.finish(Ok(number(2)));
                 }
             }

@@ -1,4 +1,4 @@
-//! Mock workers: the same pool without a process.
+//! Mock workers: a pool without processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -92,7 +92,7 @@ async fn a_hundred_thousand_calls_that_are_answered_at_once_do_not_nest() {
     let first = tokio::spawn(pit.call::<Value>("gate", args! {}).into_future());
     let pool = pit.pools()[0].clone();
     until("it is under way", || pool.in_flight() == 1).await;
-    // An unknown command is answered before the worker has it.
+    // An unknown command is answered before a worker has it.
     let mut calls: Vec<_> =
         (0..all).map(|_| Box::pin(pit.call::<Value>("unknown", args! {}).into_future())).collect();
     for call in &mut calls {

@@ -1,4 +1,4 @@
-//! Workers on their standard streams, correct and faulty ones, in Python without the SDK, in Bash and in Node.
+//! Workers on their standard streams: correct ones and faulty ones, in Python without the SDK, in Bash and in Node.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -131,7 +131,7 @@ async fn a_slow_reader_holds_up_its_worker_and_not_the_memory() {
     let args = args! { n: 2000, size: 10_000, path: &path };
     let mut stream = pit.stream::<(u32, String)>("count", args).credit(4).open().expect("a stream");
     assert_eq!(soon("an item", stream.next()).await.expect("an item").expect("an item").0, 0);
-    // The worker comes as far as credit and pipe let it, and no further, however long one waits.
+    // The worker gets as far as credit and pipe allow, and no further, however long the test waits.
     let sent = || std::fs::read_to_string(&path).ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
     until("the worker is ahead", || sent() >= 4).await;
     let settled = {
@@ -264,7 +264,7 @@ async fn a_crash_in_a_call_has_its_autopsy() {
     for command in ["close_stdout", "close_stdin"] {
         let _ = soon("the call", pit.call::<Value>(command, args! {})).await;
         let after = async {
-            // A closed input is seen at the next write: that call may be lost.
+            // A closed input is noticed only at the next write, so that call may be lost.
             while soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.is_err() {}
         };
         soon("another worker", after).await;
@@ -282,7 +282,7 @@ async fn a_death_that_is_told_late_is_a_death_all_the_same() {
     let begun = pit.file("begun");
     let call = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 1000, path: &begun }).into_future());
     until("the worker is at it", || std::path::Path::new(&begun).exists()).await;
-    // Nobody tells of the death: only the end of its output is seen.
+    // The death is not reported: only the end of the output is visible.
     signal(shim, Signal::STOP);
     signal(pid, Signal::KILL);
     let error = soon("the call", call).await.expect("a task").expect_err("a death");
@@ -310,7 +310,7 @@ async fn a_call_out_of_time_is_cancelled_in_stages() {
     assert_ne!(before, after);
     assert!(!runs(before));
     pit.end().await;
-    // One that reads in time is asked, and goes on.
+    // A worker that reads in time is asked, and goes on.
     let patient = CancelGrace { ask: Duration::from_secs(20), ..grace };
     let pit = Pit::start(lines_worker(&["", &path]).cancel_grace(patient)).await;
     let before: u32 = pit.call("pid", args! {}).await.expect("a pid");
@@ -411,7 +411,7 @@ async fn the_worker_in_node_serves_many_at_a_time_and_cancels() {
     pit.end().await;
 }
 
-/// A worker of one script of Python, which has `say` and `calls` and its calls by their lines.
+/// Returns a worker that runs a Python script. The script has `say`, and `calls` with the calls by their lines.
 fn script(program: &str) -> PoolOptions {
     let before = "import json, os, signal, sys, threading, time\n\
                   def say(**message): print(json.dumps(message), flush=True)\n";

@@ -13,7 +13,7 @@ pub(crate) async fn version_of(pit: &Pit, package: &str) -> String {
     soon("the call", pit.call("version_of", args! { package: package })).await.expect("its version")
 }
 
-/// Why a pool does not start. Nothing of the attempt may be left.
+/// Returns why a pool does not start. Checks that the attempt leaves nothing behind.
 pub(crate) async fn refused(pool: PoolOptions) -> String {
     let home = tempfile::tempdir().expect("a directory");
     let started = soon("the start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
@@ -105,10 +105,10 @@ async fn an_environment_that_cannot_be_built_says_why_and_leaves_nothing() {
     let told = refused(pool(index.environment().requirements_file("none.txt"))).await;
     assert!(told.contains("none.txt"), "{told}");
     let told = refused(pool(index.environment().project("none"))).await;
-    assert!(told.contains("none is no project"), "{told}");
+    assert!(told.contains("none is not a project"), "{told}");
     index.file("pylock.toml", "lock-version = \"1.0\"\n");
     let told = refused(pool(index.environment().project("pylock.toml"))).await;
-    assert!(told.contains("and uv is not to be used here"), "{told}");
+    assert!(told.contains("and uv is disabled here"), "{told}");
     index.file("not-a-directory", "");
     let environment = index.environment().cache_dir("not-a-directory/envs").requirements(["tiny-package"]);
     let told = refused(pool(environment)).await;
@@ -121,7 +121,7 @@ async fn an_environment_that_cannot_be_built_says_why_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_network_the_error_says_so() {
     let index = PackageIndex::new();
-    // Nobody listens there, whatever the machine's own network is like.
+    // This address does not answer, whatever the network of the machine is like.
     let args = ["--retries", "1", "--index-url", "http://127.0.0.1:9/simple"];
     let environment = index.environment().install_args(args).requirements(["tiny-package"]);
     let told = refused(pool(environment)).await;

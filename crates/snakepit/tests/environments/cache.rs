@@ -10,7 +10,7 @@ use crate::building::{refused, version_of};
 use crate::packages::{PackageIndex, pool, teller};
 use crate::support::{Pit, config, lines, until};
 
-/// Makes an environment, and tells its key.
+/// Builds an environment, and returns its key.
 async fn made(index: &PackageIndex) -> String {
     Pit::start(pool(index.environment().requirements(["tiny-package"]))).await.end().await;
     Cache::at(index.cache()).list().expect("a list")[0].key.clone()

@@ -74,7 +74,7 @@ fn more_workers_than_gpus_share_them_evenly_also_after_a_death() {
     again("hardware::inside_more_workers_than_gpus", &[("CUDA_VISIBLE_DEVICES", "0,1")]);
 }
 
-/// How many workers have each device.
+/// Returns how many workers have each device.
 async fn shares(pit: &Snakepit) -> Vec<(String, usize)> {
     let mut shares = std::collections::BTreeMap::new();
     for worker in pit.pools()[0].status().await.workers {
@@ -113,7 +113,7 @@ const SEEN: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "SNAKEPIT_DEVICE", "CUDA_DEVICE
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs inside the test above"]
 async fn inside_one_gpu_each() {
-    // As many workers as GPUs, since nothing else is said.
+    // As many workers as GPUs, since the pool sets no number.
     let pool = snakepit::python(teller()).gpus(Gpus::OnePerWorker);
     let pit = Pit::start(pool).await;
     let stats = pit.pools()[0].status().await;
@@ -123,7 +123,7 @@ async fn inside_one_gpu_each() {
     let id = told[0].clone().expect("a GPU");
     assert!(["4", "GPU-5a"].contains(&&*id), "{told:?}");
     assert_eq!(told[1..], [Some(format!("cuda:{id}")), None]);
-    // A worker that dies of its GPU leaves it to nobody for a while.
+    // When a worker dies of its GPU, no worker gets that GPU for a while.
     let gone: Result<Value, _> = soon("the call", pit.call("die_of_its_gpu", args! {})).await;
     gone.expect_err("it died");
     until("another one serves", || pit.pools()[0].workers().len() == 2).await;
@@ -151,7 +151,8 @@ async fn inside_one_gpu_of_amd_each() {
     pit.end().await;
 }
 
-/// Needs a network, and says how long it takes: `cargo nextest run -p snakepit --test environments --run-ignored only numpy`.
+/// Needs a network, and prints the duration: `cargo nextest run -p snakepit --test environments --run-ignored only
+/// numpy`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "installs numpy, and measures"]
 async fn numpy_takes_less_time_when_workers_share_the_cores() {

@@ -9,7 +9,7 @@ use snakepit::{Value, args};
 use crate::packages::{PackageIndex, pool, teller};
 use crate::support::{Pit, lines, soon};
 
-/// Where a worker of this pool runs.
+/// Returns where a worker of this pool runs.
 async fn place(pit: &Pit, what: &str) -> Value {
     let place: Value = soon("the call", pit.call("where", args! {})).await.expect("a place");
     place.get(what).cloned().unwrap_or_else(|| panic!("{what}: {place:?}"))
@@ -19,7 +19,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value:?} is no text")).to_owned()
 }
 
-/// A script that stands in Python's place, notes each of its uses, and only works in a directory that it knows.
+/// Writes a script that replaces Python, records each of its uses, and works only in a directory that it knows.
 fn script(dir: &Path) -> PathBuf {
     let path = dir.join("python3");
     let code = "#!/bin/sh\necho used >> \"$(dirname \"$0\")/uses\"\n\

@@ -8,14 +8,14 @@ use snakepit::{PoolOptions, Value, args};
 use crate::packages::workers;
 use crate::support::{Pit, runs, soon, until};
 
-/// A script that finds Python and the SDK, and hands over in the given way.
+/// Returns a script that finds Python and the SDK, and hands over in the given way.
 fn launcher(dir: &Path, hand_over: &str) -> PoolOptions {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
     let code = format!(
         "#!/bin/bash\nset -e\nDIR=\"$( cd \"$( dirname \"${{BASH_SOURCE[0]}}\" )\" &> /dev/null && pwd )\"\n\
          export PYTHONPATH={}\n{hand_over} python3 -m snakepit \"$@\"\n{}\n",
         sdk.display(),
-        // Otherwise the shell would exec the last command by itself.
+        // Otherwise the shell would exec the last command implicitly.
         if hand_over.is_empty() { "echo it has ended" } else { "" },
     );
     let path = dir.join("run_worker.sh");
@@ -24,7 +24,7 @@ fn launcher(dir: &Path, hand_over: &str) -> PoolOptions {
     snakepit::command([path.into_os_string(), workers().join("environment.py").into_os_string()]).workers(1)
 }
 
-/// The script that is shipped, beside an environment and a worker of lines.
+/// The shipped script, beside an environment and a worker that speaks lines of JSON.
 #[cfg(feature = "stdio")]
 #[expect(clippy::disallowed_methods, reason = "the test makes an environment, as a user would")]
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn the_script_of_the_examples_runs_its_worker_in_its_environment() {
                   for line in sys.stdin:\n    call = json.loads(line)\n    \
                   print(json.dumps({'id': call['id'], 'result': sys.prefix}), flush=True)\n";
     std::fs::write(dir.path().join("worker.py"), worker).expect("a worker");
-    // Without the environment it says so, and nothing runs in another one.
+    // Without the environment, the script says so, and nothing runs in another one.
     let pool = || snakepit::stdio([script.clone().into_os_string()]).workers(1);
     let refused =
         snakepit::Snakepit::builder().pool(pool()).custody(crate::support::config(&dir)).start().await;
@@ -66,7 +66,7 @@ fn recorded_pid(pit: &Pit) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_with_exec_becomes_the_worker() {
     let dir = tempfile::tempdir().expect("a directory");
-    // A version manager's script that Python is behind would be one more that does not.
+    // A version manager's script in front of Python would be another script that does not hand over.
     let pit = Pit::start(launcher(dir.path(), "exec")).await;
     assert_eq!(pid_of_the_worker(&pit).await, recorded_pid(&pit));
     pit.end().await;
@@ -81,7 +81,7 @@ async fn a_script_without_exec_ends_with_its_worker() {
     assert!(runs(worker as u32) && runs(script as u32));
     pit.end().await;
     assert!(!runs(worker as u32) && !runs(script as u32));
-    // Also when the script is killed alone, as the pool or the kernel may do it.
+    // The same holds if only the script is killed, as the pool or the kernel may do.
     let pit = Pit::start(launcher(dir.path(), "")).await;
     let (worker, script) = (pid_of_the_worker(&pit).await, recorded_pid(&pit));
     let process =

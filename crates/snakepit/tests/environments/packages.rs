@@ -8,7 +8,7 @@ use snakepit::adapter::PythonWorker;
 use snakepit::environment::{Environment, Installer};
 use tempfile::TempDir;
 
-/// What decides about threads and GPUs if the host has it.
+/// The variables that decide about threads and GPUs if the host has them.
 const DECIDING: [&str; 8] = [
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -20,7 +20,7 @@ const DECIDING: [&str; 8] = [
     "ROCR_VISIBLE_DEVICES",
 ];
 
-/// Runs a test of these again, in a process with other variables: those of this one belong to all its tests.
+/// Runs a test of these again in a process with other variables, since all tests of a process share its variables.
 #[expect(clippy::disallowed_methods, reason = "the tests of a host need a host of their own")]
 pub(crate) fn again(test: &str, variables: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
@@ -56,7 +56,7 @@ impl PackageIndex {
         self.home.path().join("envs")
     }
 
-    /// Made by pip, of the packages that are here alone.
+    /// Returns an environment that pip builds, only from the packages here.
     pub(crate) fn environment(&self) -> Environment {
         Environment::new()
             .installer(Installer::Pip)
@@ -71,7 +71,7 @@ impl PackageIndex {
         path
     }
 
-    /// The directories of environments, whole or not.
+    /// Returns the directories of environments, complete or not.
     pub(crate) fn homes(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.cache()).into_iter().flatten().flatten();
         let dirs = entries.filter(|entry| entry.path().is_dir());
@@ -83,12 +83,12 @@ pub(crate) fn workers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers")
 }
 
-/// A worker that tells where it runs.
+/// Returns a worker that reports where it runs.
 pub(crate) fn teller() -> PythonWorker {
     PythonWorker::new(workers().join("environment.py"))
 }
 
-/// One of them.
+/// Returns a pool of one such worker.
 pub(crate) fn pool(environment: Environment) -> PoolOptions {
     snakepit::python(teller().environment(environment)).workers(1)
 }

@@ -73,7 +73,7 @@ async fn a_worker_that_serves_http_finds_what_is_installed_for_it() {
 async fn a_program_that_is_installed_is_found_by_its_name() {
     let index = PackageIndex::new();
     let environment = index.environment().requirements(["tiny-package==1.0"]);
-    // It is no worker: what it says before it ends tells that it was started.
+    // It is not a worker: its output before it ends shows that it was started.
     let told = refused(snakepit::command(Program::new(["tiny"]).environment(environment)).workers(1)).await;
     assert!(told.contains("tiny 1.0"), "{told}");
 }

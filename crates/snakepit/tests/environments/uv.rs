@@ -1,6 +1,6 @@
 //! Environments built by `uv`: equal to those of `pip`, and from lock files that only `uv` reads.
 //!
-//! `uv` is in `PATH` or in `.venv`, or these tests are left out.
+//! `uv` must be in `PATH` or in `.venv`; otherwise these tests are skipped.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::building::{refused, version_of};
 use crate::packages::{PackageIndex, again, pool};
 use crate::support::Pit;
 
-/// Runs a test again, in a process that has `uv` in its `PATH` and otherwise what this one has.
+/// Runs a test again in a process that has `uv` in its `PATH`, and otherwise what this process has.
 fn with_uv(test: &str) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin");
@@ -19,7 +19,7 @@ fn with_uv(test: &str) {
     let Some(uv) = places.find(|file| file.is_file()) else {
         return crate::support::unproven("uv is neither in PATH nor in .venv (./test installs it)");
     };
-    // It alone, and not the Python that is beside it.
+    // Only uv, not the Python beside it.
     let dir = tempfile::tempdir().expect("a directory");
     std::os::unix::fs::symlink(uv, dir.path().join("uv")).expect("a link");
     let dirs = [dir.path().to_owned()].into_iter().chain(std::env::split_paths(&path));
@@ -31,7 +31,7 @@ fn by_uv(environment: Environment) -> Environment {
     environment.installer(Installer::Uv)
 }
 
-/// What `tiny-package` is in an environment.
+/// Returns the version of `tiny-package` in an environment.
 async fn tiny(environment: Environment) -> String {
     let pit = Pit::start(pool(environment)).await;
     let version = version_of(&pit, "tiny_package").await;
@@ -45,7 +45,7 @@ fn uv(dir: &Path, words: &[&str]) {
     assert!(done.expect("uv").success(), "{words:?}");
 }
 
-/// A project that depends on what the index has; `further` is more of its file.
+/// Writes a project that depends on packages of the index. `further` is appended to its file.
 fn project(dir: &Path, packages: &Path, dependencies: &str, further: &str) -> PathBuf {
     std::fs::create_dir_all(dir).expect("a directory");
     let text = format!(
@@ -75,7 +75,7 @@ async fn inside_the_same_environments() {
     let entries = Cache::at(index.cache()).list().expect("a list");
     let tools: Vec<_> = entries.iter().filter_map(|it| it.kept.as_ref()).map(|kept| &kept.tool).collect();
     assert!(tools.len() == 1 && tools[0].starts_with("uv "), "{tools:?}");
-    // It is known by its content, not by its tool.
+    // It is identified by its content, not by its tool.
     assert_eq!(tiny(list()).await, "1.0");
     assert_eq!(index.homes().len(), 1);
     index.file("base.txt", "tiny-package\n");
@@ -100,7 +100,7 @@ fn uv_installs_what_lock_files_say() {
 async fn inside_lock_files() {
     let index = PackageIndex::new();
     let packages = index.path().join("packages");
-    // What is locked counts, whatever has become possible since.
+    // The lock file counts, even if newer versions have become available.
     let dir = project(&index.path().join("locked"), &packages, "\"tiny-package<2\"", "");
     uv(&dir, &["lock"]);
     let by_pip = refused(pool(index.environment().project("locked"))).await;

@@ -19,7 +19,7 @@ fn plan(dataset: Dataset, experiments: &[&str]) -> EvalPlan {
     EvalPlan::new(dataset, Evaluator::Exact, experiments).expect("a plan")
 }
 
-/// Evaluates what a checkpoint lacks; says how many samples were asked, and what came of all.
+/// Evaluates what a checkpoint lacks. Returns how many samples were asked, and the report on all.
 async fn finish(file: &Path, plan: EvalPlan) -> (usize, EvalReport) {
     let mut journal = EvalJournal::resume(file, &plan).expect("a journal");
     let found = journal.found().records;
@@ -59,8 +59,8 @@ async fn fewer_samples_or_other_ones_are_refused_and_the_checkpoint_stays_as_it_
     let file = home.path().join("checkpoint.jsonl");
     finish(&file, plan(data(20), &["it"])).await;
     let fewer = EvalJournal::resume(&file, &plan(data(10), &["it"])).expect_err("fewer samples");
-    assert!(fewer.to_string().contains("has 20 samples, and 10 are too few now"), "{fewer}");
-    // It has grown to what is too much for the plan now.
+    assert!(fewer.to_string().contains("has 20 samples, but there are only 10 now"), "{fewer}");
+    // The checkpoint grows beyond the plan.
     finish(&file, plan(data(25), &["it", "other"])).await;
     let text = std::fs::read(&file).expect("the checkpoint");
     let smaller =
@@ -73,7 +73,7 @@ async fn fewer_samples_or_other_ones_are_refused_and_the_checkpoint_stays_as_it_
         |n: i64| json!({ "id": format!("s{n}"), "input": n + i64::from(n == 3), "expected": 1 }).to_string();
     let other = Dataset::parse(&(0..30).map(line).collect::<Vec<_>>().join("\n")).expect("a data set");
     let other = EvalJournal::resume(&file, &plan(other, &["it"])).expect_err("another data set");
-    assert!(other.to_string().contains("data set was another one"), "{other}");
+    assert!(other.to_string().contains("data set is a different one"), "{other}");
     assert_eq!(std::fs::read(&file).expect("the checkpoint"), text);
 }
 

@@ -41,7 +41,7 @@ async fn evaluate(pit: &Pit, plan: EvalPlan, journal: &mut EvalJournal) -> EvalR
     evaluation.run(pit, journal, |_| {}).await.expect("a report")
 }
 
-/// A report without what no two runs have in common.
+/// Removes from a report what differs between any two runs.
 fn timeless(report: &EvalReport) -> Json {
     let mut report = serde_json::to_value(report).expect("JSON");
     for experiment in report["experiments"].as_array_mut().expect("experiments") {
@@ -83,7 +83,7 @@ async fn errors_and_timeouts_are_results_and_stand_in_the_report() {
     assert_eq!(unscored, [("raise", "error"), ("hang", "timeout"), ("die", "error")]);
     assert_eq!(summary.unscored[0].message, "ValueError: cannot double that");
     assert_eq!(summary.unscored[1].message, "double did not answer within 2s");
-    // Nothing of it is another worker's alone: a report is the same whoever died.
+    // The text names no particular worker: a report is the same, whichever worker died.
     assert_eq!(summary.unscored[2].message, "the worker of double exited with status 3");
     assert_eq!(summary.tokens.map(|it| (it.input, it.output)), Some((40, 4)));
     assert_eq!((summary.tokens_told, summary.latencies.len()), (4, 4));
@@ -100,7 +100,7 @@ async fn a_refusal_by_a_pool_policy_is_no_result_of_a_sample() {
     let report = evaluate(&pit, plan(&samples, "exact"), &mut EvalJournal::in_memory()).await;
     let summary = &report.experiments[0];
     assert_eq!((summary.counts.passed, summary.counts.errors), (4, 4), "{:?}", summary.unscored);
-    // Those that are refused because the same question has killed others died of it, too.
+    // Samples that are refused because the same question has killed other workers count as deaths, too.
     let died = "the worker of double exited with status 3";
     assert!(summary.unscored.iter().all(|it| it.message == died), "{:?}", summary.unscored);
 
@@ -180,7 +180,7 @@ async fn an_evaluation_that_was_cut_off_anywhere_comes_to_the_same_report() {
     let whole = timeless(&evaluate(&pit, plan.clone(), &mut journal).await);
     drop(journal);
     let text = std::fs::read(home.checkpoint()).expect("the checkpoint");
-    // As if it had been killed after every so many bytes: in the head, between lines, within lines.
+    // As if the process had been killed after so many bytes: in the head, between lines, within lines.
     let lengths = (0..20).chain((20..=text.len()).step_by(text.len() / 23));
     for length in lengths.chain([text.len() - 1, text.len()]) {
         std::fs::write(home.checkpoint(), &text[..length]).expect("a file");
@@ -217,7 +217,7 @@ async fn an_evaluation_that_is_dropped_goes_on_where_it_was() {
     let report = evaluate(&pit, plan.clone(), &mut journal).await;
     assert_eq!((report.complete, report.experiments[0].counts.passed), (true, 50));
     drop(journal);
-    // A finished one is in nobody's way.
+    // A finished checkpoint does not block a new one.
     EvalJournal::create(home.checkpoint(), &plan).expect("a new one");
 }
 
@@ -264,7 +264,7 @@ fn a_damaged_line_is_named_and_one_evaluation_writes_at_a_time() {
     assert!(matches!(damaged, Err(EvalError::Corrupt { line: 2, .. })), "{damaged:?}");
 }
 
-/// A checkpoint as version 1 wrote it: it must be read for as long as there are such files.
+/// A checkpoint in the format of version 1. It must be readable for as long as such files exist.
 const VERSION_1: &str = r#"{"snakepit_eval":1,"dataset":"DATASET","samples":3,"evaluator":"exact","experiments":[{"name":"double","command":"double"}]}
 {"experiment":"double","sample":"s0","outcome":{"kind":"scored","score":1.0,"passed":true},"output":0,"latency_ms":1.25,"tokens":{"input":10,"output":1}}
 {"experiment":"double","sample":"s0","outcome":{"kind":"scored","score":0.0,"passed":false},"output":9,"latency_ms":1.0}
@@ -296,7 +296,7 @@ fn errors_and_timeouts_are_asked_again_if_that_is_said_and_a_kill_changes_nothin
     assert_eq!(journal.retry_errors().expect("written"), 2);
     assert_eq!(missing(&journal), 2);
     drop(journal);
-    // Killed here: what was to be asked again still is.
+    // Killed here: the samples that were to be asked again still are.
     let mut journal = EvalJournal::resume(home.checkpoint(), &plan).expect("a journal");
     assert_eq!((journal.found().records, missing(&journal)), (1, 2));
     assert_eq!(journal.retry_errors().expect("written"), 0);
@@ -343,7 +343,7 @@ fn append(path: &Path, text: &str) {
     file.write_all(text.as_bytes()).expect("written");
 }
 
-/// Two mailboxes of one office, so that replies find their way.
+/// Returns two mailboxes of one office, so that replies find their way.
 fn mailboxes() -> (Arc<dyn Mailbox>, Arc<dyn Mailbox>) {
     let policy = DeadLetterPolicy::new().max_deliveries(1);
     let requests = MemoryMailbox::with_policy("samples", policy).expect("a mailbox");
@@ -422,10 +422,10 @@ async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     };
     let (name, has_message, stack) = soon("it is told", told).await;
     assert_eq!((&*name, has_message), ("evals", true));
-    // Where its worker is, too.
+    // The stack of its worker is included.
     assert!(stack.as_deref().is_some_and(|stack| stack.contains("double")), "{stack:?}");
     assert!(!group.is_alive());
-    // It turns, whatever its handlers do.
+    // The loop turns, whatever its handlers do.
     assert!(idle < SOON && evals.heartbeat().age() < SOON);
     group.stop_now();
     soon("it ends", group.control().until_running(false)).await;
@@ -453,7 +453,7 @@ async fn a_reply_that_comes_twice_is_counted_once_and_one_that_never_comes_is_mi
     assert_eq!((counts.passed, counts.timeouts, counts.missing), (1, 1, 1));
     assert!(!report.complete);
     assert_eq!(report.experiments[0].unscored[1].kind, "missing");
-    // Only what had no result was sent, and it says who waits for it.
+    // Only the sample without a result was sent, and it names the mailbox for the reply.
     let [request] = &requests.peek(10).await.expect("messages")[..] else { panic!("one request") };
     assert_eq!(request.reply_to.as_deref(), Some("results"));
 }

@@ -28,7 +28,7 @@ fn plan(samples: &[Json], evaluator: Evaluator) -> EvalPlan {
     EvalPlan::new(dataset(samples), evaluator, vec![Experiment::named("doubled")]).expect("a plan")
 }
 
-/// Whoever doubles what it is asked.
+/// Returns a responder that doubles the input.
 fn doubles() -> Responder {
     Responder::function(|request: snakepit::evals::EvalRequest| async move {
         let n = request
@@ -108,7 +108,7 @@ async fn errors_of_an_evaluator_are_told_apart_from_errors_of_the_answer() {
             (Some(SampleStage::Answer), "NoNumber: it is no number"),
         ]
     );
-    // What was answered is on record, judged or not.
+    // The answer is recorded, judged or not.
     assert_eq!(journal.get("doubled", "s1").and_then(|it| it.output.clone()), Some(json!(2)));
     assert!(journal.get("doubled", "s5").is_some_and(snakepit::evals::SampleRecord::passed));
 }

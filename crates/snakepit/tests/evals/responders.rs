@@ -23,7 +23,7 @@ struct Sum {
     bias: i64,
 }
 
-/// Three mailboxes of one office: requests of users, samples of an evaluation, and what is replied.
+/// Three mailboxes of one office: requests of users, samples of an evaluation, and replies.
 struct Office {
     requests: Arc<dyn Mailbox>,
     samples: Arc<dyn Mailbox>,
@@ -40,7 +40,7 @@ impl Office {
     }
 }
 
-/// A service that adds, cannot add to 13, and panics at 14.
+/// Returns a service that adds, cannot add to 13, and panics at 14.
 fn adder(office: &Office, handled: &Arc<AtomicUsize>) -> Arc<MainLoop> {
     let handled = Arc::clone(handled);
     let handler = move |request: TypedMessage<Sum>| {
@@ -133,7 +133,7 @@ async fn samples_that_were_not_begun_at_a_shutdown_are_evaluated_by_the_next_lif
         RemoteEvaluation::new(plan(), Arc::clone(&office.samples), Arc::clone(&office.results))
             .patience(patience)
     };
-    // Nobody is there yet: all samples wait, and the report says that they are missing.
+    // The service is not running yet: all samples wait, and the report says that they are missing.
     let early = send(Duration::from_millis(20)).run(&mut journal, |_| {}).await.expect("a report");
     assert!(!early.complete);
     let life = async |receives: u64| {

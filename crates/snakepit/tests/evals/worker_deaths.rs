@@ -14,7 +14,7 @@ use crate::support::{Pit, SOON, worker};
 
 const DIED: &str = "the worker of deadly exited with status 3";
 
-/// So many samples, of which each is deadly whose number the divisor divides.
+/// Returns a plan of so many samples, of which every one is deadly whose number is a multiple of the divisor.
 fn plan(samples: i64, divisor: i64) -> EvalPlan {
     let line = |n: i64| json!({ "id": format!("s{n}"), "input": { "n": n }, "expected": n }).to_string();
     let lines: Vec<String> = (0..samples).map(line).collect();
@@ -51,7 +51,7 @@ async fn a_pool_for_evaluation_bears_any_number_of_deaths_and_stays_well() {
 async fn a_pool_that_is_degraded_by_samples_is_waited_for() {
     let strict = Restarts::default().failures(1).longest_pause(Duration::from_millis(300));
     let pit = Pit::start(pool().restarts(strict)).await;
-    // A sample waits for a worker for a tenth of this, which is shorter than each of the pauses.
+    // A sample waits for a worker for a tenth of this time, which is shorter than any of the pauses.
     let report = evaluate(&pit, plan(9, 2).timeout(Duration::from_secs(2))).await;
     assert_deaths(&report, 4, 5);
     pit.end().await;

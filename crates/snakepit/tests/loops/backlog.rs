@@ -24,7 +24,7 @@ async fn a_loop_leases_as_much_of_a_backlog_as_it_has_room_for_and_handles_all_o
         }
         mailboxes.until_count(200 - 37, 37, 0).await;
         let control = scope.runnable().control();
-        // They are leased before they are in hand.
+        // The messages are leased before they are in hand.
         until("all are in hand", || (control.in_flight(), control.waiting()) == (25, 12)).await;
         gate.let_through(200);
         soon("all are handled", async {
@@ -55,7 +55,7 @@ async fn a_backlog_is_received_by_several_receives_and_an_idle_loop_waits_in_one
         })
         .await;
         let most = flaky.most_receives.load(Ordering::SeqCst);
-        // In memory each is done as soon as it is begun.
+        // In memory, each message is done as soon as it is begun.
         let fewest = if mailboxes.kind == "memory" { 1 } else { 2 };
         assert!((fewest..=10).contains(&most), "{}: {most} receives at once", mailboxes.kind);
         assert!(mailboxes.count().await == MessageCounts::default());

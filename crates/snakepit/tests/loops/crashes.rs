@@ -16,12 +16,12 @@ use tokio::task::JoinHandle;
 use crate::mailboxes::{Gate, Mailboxes};
 use crate::support::{soon, until};
 
-/// When it crashes.
+/// When the loop crashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// Before it receives.
     Starting,
-    /// When it is told to.
+    /// When the test says so.
     Running,
     /// After it has ended in good order.
     Stopped,
@@ -54,13 +54,13 @@ impl Runnable for Fragile {
                     _ = self.crash.acquire() => {}
                 },
             }
-            // Without a word on standard error.
+            // Without a message on standard error.
             std::panic::resume_unwind(Box::new("it crashed"))
         })
     }
 }
 
-/// Two loops, one of which crashes, each with a mailbox and a gate of its own.
+/// Two loops, one of which crashes. Each has its own mailbox and gate.
 struct Pair {
     of_fragile: (Mailboxes, Gate),
     of_other: (Mailboxes, Gate),
@@ -83,7 +83,7 @@ impl Pair {
         Self { of_fragile, of_other, fragile, other, group, task }
     }
 
-    /// Each has a message in flight.
+    /// Waits until each loop has a message in flight.
     async fn both_handle(&mut self) {
         for (mailboxes, gate) in [&mut self.of_fragile, &mut self.of_other] {
             mailboxes.ask(json!("first")).await;
@@ -100,7 +100,7 @@ impl Pair {
             .await;
     }
 
-    /// What is sent to it is handled.
+    /// Checks that messages to this loop are handled.
     async fn assert_serves(pair: &mut (Mailboxes, Gate)) {
         pair.0.ask(json!("after")).await;
         pair.1.begun().await;
@@ -108,7 +108,7 @@ impl Pair {
         assert_eq!(pair.0.reply().await.read::<String>().expect("a text"), "after");
     }
 
-    /// The other one has completed what it had, and the group says which loop crashed.
+    /// Checks that the other loop has completed what it had, and that the group names the loop that crashed.
     async fn assert_all_stopped(self) {
         self.of_other.1.let_through(1);
         let error = soon("the group ends", self.task).await.expect("no panic").expect_err("it crashed");

@@ -33,7 +33,7 @@ fn io_error() -> std::io::Error {
     std::fs::read("/nowhere/at/all").expect_err("it is not there")
 }
 
-/// What a handler's `?` makes of an error.
+/// Returns what a handler's `?` makes of an error.
 fn by_question_mark<T, E: Error + 'static>(result: Result<T, E>) -> HandlerFailure {
     let handler = || -> Result<(), HandlerFailure> {
         result?;
@@ -55,7 +55,7 @@ fn an_error_keeps_the_name_of_its_type_and_tells_its_kind() {
     assert_eq!(json.name, "serde_json::Error");
     assert_eq!(named(&by_question_mark::<(), _>(Err(Odd::Even(4)))), of("Odd", &["Even"]));
     assert_eq!(named(&by_question_mark::<(), _>(Err(Box::new(Odd::Even(4))))), of("Odd", &["Even"]));
-    // In a box the type is gone, but not how it debugs.
+    // In a box, the type is gone, but not its `Debug` output.
     let boxed = |error: AnyError| named(&HandlerFailure::of(&*error));
     assert_eq!(boxed("x".parse::<i64>().expect_err("no number").into()), of("ParseIntError", &[]));
     assert_eq!(boxed(io_error().into()), of("io::Error", &["NotFound"]));
@@ -161,10 +161,10 @@ async fn dead_letters_of_exceptions_say_each_thing_once() {
     pit.end().await;
 }
 
-/// The name of a span and those of its fields.
+/// The name of a span, and the names of its fields.
 type SpanFields = (String, Vec<String>);
 
-/// Which fields each span was made with.
+/// Records with which fields each span was created.
 #[derive(Clone, Default)]
 struct Spans(Arc<std::sync::Mutex<Vec<SpanFields>>>);
 

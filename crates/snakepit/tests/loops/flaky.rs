@@ -14,20 +14,20 @@ use snakepit::mailbox::{
 pub(crate) struct Flaky {
     pub(crate) inner: Arc<dyn Mailbox>,
     pub(crate) broken: AtomicBool,
-    /// How often it was asked in vain.
+    /// The number of calls that failed.
     pub(crate) failures: AtomicUsize,
-    /// How often messages were given back, in batches.
+    /// The number of batches in which messages were given back.
     pub(crate) batches: AtomicUsize,
-    /// So many of these batches are never done, and never answered.
+    /// The number of these batches that are neither done nor answered.
     pub(crate) lost_batches: AtomicUsize,
-    /// There is no room for replies.
+    /// Whether there is no room for replies.
     pub(crate) full: AtomicBool,
-    /// How many receives are under way, and how many were at the most.
+    /// The number of receives under way, and its highest value.
     pub(crate) receives: AtomicUsize,
     pub(crate) most_receives: AtomicUsize,
 }
 
-/// A receive that is under way, for as long as this is held.
+/// A guard that counts a receive as under way.
 struct Receiving(Arc<Flaky>);
 
 impl Receiving {
@@ -79,7 +79,7 @@ impl Flaky {
     }
 }
 
-/// A mailbox behind a flaky one, whose messages come back through it.
+/// A mailbox behind a flaky one. Its messages are returned through the flaky one.
 #[derive(Clone, Debug)]
 pub(crate) struct Behind(pub(crate) Arc<Flaky>);
 

@@ -60,7 +60,7 @@ async fn critical_loops_end_last_and_have_the_time_that_the_others_left() {
     low.begun().await;
     high.begun().await;
     let ends = group.shutdown(Duration::from_secs(20));
-    // The critical one goes on receiving while the other one finishes.
+    // The critical loop goes on receiving while the other one finishes.
     high.let_through(1);
     critical.send(json!(2)).await;
     assert_eq!(high.begun().await, 2);
@@ -147,7 +147,7 @@ async fn a_shutdown_of_the_group_from_inside_a_handler_only_begins_and_the_handl
             Ok::<_, HandlerFailure>(ended)
         }
     });
-    // A group of groups does not end before the handler either.
+    // A group of groups does not end before the handler, either.
     let inner = Arc::new(LoopGroup::new("inner").with(Arc::new(main)));
     let group = LoopGroup::new("outer").with(inner);
     slot.set(group.control().clone()).expect("once");

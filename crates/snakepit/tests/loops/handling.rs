@@ -15,7 +15,7 @@ use crate::flaky::{Behind, Flaky};
 use crate::mailboxes::{Gate, Mailboxes, end, run};
 use crate::support::{soon, until};
 
-/// Fails as the message says: with an error of that name, or by a panic.
+/// Returns a loop whose handler fails as the message says: with an error of that name, or with a panic.
 fn failing(mailbox: &Arc<dyn Mailbox>) -> MainLoop {
     let mut backoff = Backoff::default();
     backoff.first = Duration::from_millis(1);
@@ -68,7 +68,7 @@ async fn errors_and_panics_are_retried_and_then_buried_and_the_loop_goes_on() {
 async fn restarts_bury_nothing_that_nobody_has_begun() {
     for mailboxes in Mailboxes::both() {
         mailboxes.send_numbers(6).await;
-        // The first is begun each time, and its handler ends in order; the others wait in hand.
+        // The first message is begun each time, and its handler ends in order. The others wait in hand.
         for _ in 0..8 {
             let mut gate = Gate::new();
             let busy = gate.main_loop("busy", &mailboxes.requests).prefetch(5);
@@ -153,7 +153,7 @@ async fn a_backend_that_fails_is_tried_again_and_shown_and_nothing_is_lost() {
         mailboxes.send(json!("held")).await;
         gate.begun().await;
         flaky.set_broken(true);
-        // Its ack fails, and then the receives.
+        // The ack fails, and then the receives fail.
         gate.let_through(1);
         until("it has failed a few times", || flaky.failures.load(Ordering::SeqCst) > 3).await;
         let trouble = scope.runnable().control().trouble().expect("trouble");
@@ -249,6 +249,6 @@ async fn options_that_cannot_be_are_an_error_and_so_is_a_second_run() {
     assert!(main.run(RunOptions::new().wait(Duration::from_secs(21))).await.is_err());
     let scope = run(main, RunOptions::new()).await;
     let again = scope.runnable().run(RunOptions::new()).await.expect_err("it runs");
-    assert!(again.to_string().contains("main runs already"), "{again}");
+    assert!(again.to_string().contains("main is already running"), "{again}");
     end(scope).await;
 }

@@ -1,4 +1,4 @@
-//! Health probes, asked as an orchestrator asks them.
+//! Health probes, requested as an orchestrator requests them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::flaky::{Behind, Flaky};
 use crate::mailboxes::{Gate, Mailboxes};
 use crate::support::{soon, until};
 
-/// The status, and the whole answer.
+/// Returns the status, and the whole answer.
 async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -73,7 +73,7 @@ async fn probes_are_answered_at_any_address_that_is_asked_for() {
     let group = Arc::new(LoopGroup::new("group"));
     let server = HealthServer::start_at(Arc::clone(&group), "0.0.0.0:0").await.expect("an address");
     assert!(server.address().ip().is_unspecified());
-    // All of this machine's addresses are one of them.
+    // Any address of this machine works.
     let address = SocketAddr::from(([127, 0, 0, 2], server.address().port()));
     assert_eq!(get(address, "/livez").await.0, 200);
     server.stop().await;
@@ -91,7 +91,7 @@ async fn slow_clients_do_not_keep_probes_out() {
         stream.write_all(b"GET /livez HTT").await.expect("half a request");
         slow.push(stream);
     }
-    // Their time for a request is five seconds, and there are three times as many as are served at once.
+    // A request times out after five seconds, and there are three times as many as are served at once.
     let began = std::time::Instant::now();
     let (status, _) = get(address, "/livez").await;
     assert!(status == 200 || status == 503, "{status}");

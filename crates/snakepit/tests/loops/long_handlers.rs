@@ -17,7 +17,7 @@ use snakepit::telemetry::{Event, Level, subscribe_to};
 use crate::mailboxes::{Gate, Mailboxes, end, run};
 use crate::support::{Pit, SOON, soon, until, worker};
 
-/// The status of a probe and its JSON, asked without a runtime.
+/// Requests a probe without a runtime. Returns its status and its JSON.
 fn probe(address: SocketAddr, path: &str) -> (u16, Value) {
     let mut stream = std::net::TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(SOON)).expect("a limit");
@@ -110,7 +110,7 @@ async fn a_handler_that_beats_is_alive_whatever_limit_its_watchdog_has() {
     until("it is quiet again", || !group.is_alive()).await;
     ends.store(true, Ordering::SeqCst);
     assert!(scope.end(SOON).await);
-    // Outside a handler there is nothing to tell.
+    // Outside a handler there is nothing to report.
     beat();
     assert!(Beats::current().is_none());
 }
@@ -133,7 +133,7 @@ async fn a_pool_loop_beats_with_the_progress_of_its_worker() {
     pit.end().await;
 }
 
-/// Handlers that block their threads until it is opened.
+/// Handlers that block their threads until the test opens this.
 #[derive(Default)]
 struct Blocked {
     state: Mutex<(usize, bool)>,
@@ -161,7 +161,7 @@ impl Blocked {
     }
 }
 
-/// A loop of four handlers on a runtime of two threads.
+/// Returns a loop of four handlers, for a runtime of two threads.
 fn blocking_loop(blocked: &Arc<Blocked>, mailboxes: &Mailboxes) -> MainLoop {
     let blocked = Arc::clone(blocked);
     let handler = move |request: TypedMessage<Value>| {
@@ -189,7 +189,7 @@ fn handlers_that_block_all_threads_of_their_runtime_lose_no_lease() {
         let options = RunOptions::new().visibility_timeout(Duration::from_secs(1));
         let scope = theirs.block_on(run(blocking_loop(&blocked, &mailboxes), options));
         blocked.until_blocked(2);
-        // Four leases long, somebody else waits for what is lost.
+        // For the length of four leases, another receiver waits for lost messages.
         let receive = ReceiveOptions::new().max_messages(10).wait(Duration::from_secs(4));
         let lost = ours.block_on(mailboxes.requests.receive(receive)).expect("received");
         assert!(lost.is_empty(), "{}: {lost:?}", mailboxes.kind);

@@ -37,7 +37,7 @@ impl Mailboxes {
         Self { kind: "SQLite", requests: open("requests"), replies: open("replies"), _dir: Some(dir) }
     }
 
-    /// One of each kind.
+    /// Returns one pair of each kind.
     pub(crate) fn both() -> [Self; 2] {
         [Self::memory(), Self::sqlite()]
     }
@@ -46,7 +46,7 @@ impl Mailboxes {
         self.requests.send(value.to_string().into_bytes(), SendOptions::new()).await.expect("sent");
     }
 
-    /// The numbers from 0 up.
+    /// Sends the numbers from 0 up.
     pub(crate) async fn send_numbers(&self, numbers: usize) {
         for number in 0..numbers {
             self.send(json!(number)).await;
@@ -68,7 +68,7 @@ impl Mailboxes {
         self.requests.count().await.expect("counted")
     }
 
-    /// Until its counts are these: visible, in flight, dead.
+    /// Waits until the counts are these: visible, in flight, dead.
     pub(crate) async fn until_count(&self, visible: u64, in_flight: u64, dead: u64) {
         let counted = async {
             loop {
@@ -84,7 +84,7 @@ impl Mailboxes {
         soon(&format!("{kind}: {visible} visible, {in_flight} in flight, {dead} dead"), counted).await;
     }
 
-    /// What can be received now, and is then.
+    /// Receives and returns everything that can be received now.
     pub(crate) async fn take_all(&self) -> Vec<Message> {
         let mut all = Vec::new();
         loop {
@@ -97,7 +97,7 @@ impl Mailboxes {
     }
 }
 
-/// Handlers say what they have begun, and wait until they are let through.
+/// A gate for handlers: they report what they have begun, and wait until they are let through.
 pub(crate) struct Gate {
     began: mpsc::UnboundedReceiver<Value>,
     begins: mpsc::UnboundedSender<Value>,
@@ -110,7 +110,7 @@ impl Gate {
         Self { began, begins, lets: Arc::new(Semaphore::new(0)) }
     }
 
-    /// A loop whose handler waits at this gate, and replies with what it got.
+    /// Returns a loop whose handler waits at this gate, and replies with its input.
     pub(crate) fn main_loop(&self, name: &str, mailbox: &Arc<dyn Mailbox>) -> MainLoop {
         let (begins, lets) = (self.begins.clone(), Arc::clone(&self.lets));
         MainLoop::new(name, Arc::clone(mailbox), move |request: TypedMessage<Value>| {
@@ -123,7 +123,7 @@ impl Gate {
         })
     }
 
-    /// Until a handler has begun, and with what.
+    /// Waits until a handler has begun. Returns its input.
     pub(crate) async fn begun(&mut self) -> Value {
         soon("a handler", self.began.recv()).await.expect("the gate holds a sender")
     }
@@ -140,7 +140,7 @@ pub(crate) async fn run<L: Runnable + 'static>(runnable: L, options: RunOptions)
     scope
 }
 
-/// Ends a loop, in time.
+/// Ends a loop, within the time limit.
 pub(crate) async fn end<L: Runnable + 'static>(scope: LoopScope<L>) {
     assert!(scope.end(Duration::from_secs(20)).await, "it has not ended in time");
 }

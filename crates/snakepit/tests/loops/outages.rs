@@ -14,7 +14,7 @@ use crate::mailboxes::{Gate, Mailboxes, end, run};
 use crate::support::{soon, until};
 
 const A_MINUTE: Duration = Duration::from_mins(1);
-/// A backend that is back is noticed within this.
+/// The recovery of a backend is noticed within this time.
 const NOTICED: Duration = Duration::from_secs(11);
 
 fn behind(mailboxes: &Mailboxes) -> (Arc<Flaky>, Arc<dyn Mailbox>) {
@@ -22,7 +22,7 @@ fn behind(mailboxes: &Mailboxes) -> (Arc<Flaky>, Arc<dyn Mailbox>) {
     (Arc::clone(&flaky), Arc::new(Behind(flaky)))
 }
 
-/// Counts how often it handles, and takes so long.
+/// Returns a loop that counts its messages and takes this long for each.
 fn counting(mailbox: &Arc<dyn Mailbox>, takes: Duration) -> (MainLoop, Arc<AtomicUsize>) {
     let handled = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&handled);
@@ -43,7 +43,7 @@ async fn a_backend_that_fails_for_a_minute_costs_that_minute_and_nothing_else() 
     let (main, handled) = counting(&mailbox, Duration::from_secs(5));
     let scope = run(main, RunOptions::new()).await;
     let control = scope.runnable().control().clone();
-    // One is in the middle, and another one comes meanwhile.
+    // One message is being handled, and another one arrives meanwhile.
     mailboxes.ask(json!(1)).await;
     until("it is handled", || handled.load(Ordering::SeqCst) == 1).await;
     flaky.set_broken(true);
@@ -117,7 +117,7 @@ async fn a_reply_that_finds_no_room_waits_for_it_and_the_handler_is_not_asked_ag
     mailboxes.ask(json!(1)).await;
     sleep(5 * A_MINUTE).await;
     assert_eq!(mailboxes.count().await.in_flight, 1, "it is still ours");
-    // What needs no reply is handled all the same.
+    // Messages that need no reply are still handled.
     mailboxes.send(json!(2)).await;
     until("the other one is handled", || handled.load(Ordering::SeqCst) == 2).await;
     flaky.full.store(false, Ordering::SeqCst);
@@ -127,7 +127,7 @@ async fn a_reply_that_finds_no_room_waits_for_it_and_the_handler_is_not_asked_ag
     assert_eq!(mailboxes.count().await, MessageCounts::default());
 }
 
-/// A loop with one message in flight and two that wait, whose giving back is never answered.
+/// Returns a loop with one message in flight and two that wait. The return of the waiting messages is never answered.
 async fn with_a_lost_return(
     mailboxes: &Mailboxes,
 ) -> (Gate, Arc<Flaky>, Arc<MainLoop>, tokio::task::JoinHandle<()>) {

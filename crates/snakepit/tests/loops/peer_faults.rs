@@ -1,4 +1,5 @@
-//! Known faults of another implementation of the same specification, one by one: this one does not have them.
+//! Known faults of another implementation of the same specification, one by one. This implementation does not have
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +19,10 @@ use crate::flaky::{Behind, Flaky};
 use crate::mailboxes::{Gate, Mailboxes, end, run};
 use crate::support::{chain, soon, until};
 
-/// Longer than any wake-up takes, shorter than any wait that would have been burnt.
+/// Longer than any wake-up takes, and shorter than any wasted wait.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
-/// A loop that does as it is told and has no mailbox.
+/// A loop without a mailbox whose behaviour is a closure.
 #[derive(Debug)]
 pub(crate) struct Bare {
     pub(crate) control: Control,
@@ -33,7 +34,7 @@ impl Bare {
         Arc::new(Self { control: Control::new(name), act })
     }
 
-    /// Crashes at once.
+    /// Returns a loop that crashes at once.
     pub(crate) fn crashing(name: &str) -> Arc<Self> {
         Self::new(name, |control| {
             let error = LoopError::Failed { name: control.name().into(), reason: "no luck".into() };
@@ -41,7 +42,7 @@ impl Bare {
         })
     }
 
-    /// Hears nothing, and never turns.
+    /// Returns a loop that ignores everything, and never turns.
     pub(crate) fn deaf(name: &str) -> Arc<Self> {
         Self::new(name, |_| Box::pin(std::future::pending()))
     }
@@ -117,11 +118,11 @@ async fn l4_loops_are_stopped_in_parallel() {
     assert!(group.end().await);
     let took = began.elapsed();
     println!("100 idle loops ended in {took:?}");
-    // 20 ms are the aim, which the benchmark measures on a quiet machine.
+    // The target is 20 ms, which the benchmark measures on a quiet machine.
     assert!(took < Duration::from_secs(1), "{took:?}");
     drop(scope);
 
-    // And those that are busy are all told before the first of them ends.
+    // Busy loops are all told before the first of them ends.
     let mailboxes = Mailboxes::memory();
     let mut gate = Gate::new();
     let busy: Vec<_> =
@@ -287,8 +288,8 @@ async fn l13_a_signal_needs_no_lock_that_others_hold() {
     let runs = Arc::clone(&group);
     let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
     soon("it runs", main.control().until_running(true)).await;
-    // This thread takes the coordinator's lock all the time while the signal comes. That the signal interrupts the one who holds it
-    // takes a process of its own, in `proving`.
+    // This thread takes the coordinator's lock continuously while the signal comes. A signal that interrupts the holder
+    // of the lock needs a process of its own: that test is in `proving`.
     let busy = Arc::clone(&coordinator);
     let reached = tokio::task::spawn_blocking(move || {
         let deadline = Instant::now() + Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! A service as a process of its own: the example `loops`, which works until a signal ends it.
+//! A service as a separate process: the example `loops`, which works until a signal ends it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl Service {
     }
 
     fn status(&mut self) -> i32 {
-        // The end of its output is the event; it has no other writer.
+        // The end of its output is the event; the output has no other writer.
         for line in self.lines.by_ref() {
             drop(line);
         }

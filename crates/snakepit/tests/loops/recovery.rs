@@ -43,7 +43,7 @@ async fn row_2_received_but_not_started_is_given_back_at_once_in_one_batch() {
         gate.begun().await;
         mailboxes.until_count(0, 8, 0).await;
         let ends = scope.runnable().shutdown(Duration::from_secs(20));
-        // The one in flight is not waited for.
+        // The message in flight is not waited for.
         mailboxes.until_count(7, 1, 0).await;
         assert_eq!(flaky.batches.load(Ordering::SeqCst), 1, "{}", mailboxes.kind);
         let redelivered = mailboxes.take_all().await;

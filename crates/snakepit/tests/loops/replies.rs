@@ -17,7 +17,7 @@ use snakepit::telemetry::{Event, Level, subscribe_to};
 use crate::mailboxes::{Mailboxes, end, run};
 use crate::support::soon;
 
-/// Squares numbers, and counts how often it was asked to.
+/// Returns a loop that squares numbers, and the count of its runs.
 fn squares(mailbox: &Arc<dyn Mailbox>) -> (MainLoop, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
@@ -33,7 +33,7 @@ async fn received(mailbox: &dyn Mailbox) -> snakepit::mailbox::Message {
     soon("a message", mailbox.receive(receive)).await.expect("received").pop().expect("a message")
 }
 
-/// As docs/loops.md has it: somebody sends, and opens the mailbox of the replies only afterwards.
+/// As in docs/loops.md: a message is sent, and the mailbox for the replies is opened only afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_quick_start_runs_its_handler_once() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -91,7 +91,7 @@ async fn a_reply_that_nobody_takes_is_given_up_and_the_handler_is_not_run_again(
     let mailboxes = Mailboxes::memory();
     mailboxes.replies.close();
     let (squares, runs) = squares(&mailboxes.requests);
-    // Nobody tries for longer than a lease lasts.
+    // The attempts end when the lease does.
     let options = RunOptions::new().visibility_timeout(Duration::from_secs(1));
     let scope = run(squares, options).await;
     mailboxes.ask(json!(3)).await;
@@ -148,7 +148,7 @@ async fn many_who_ask_at_the_same_time_each_get_their_own_answer() {
         let ask = |number: i64| {
             let requests = Arc::clone(&mailboxes.requests);
             async move {
-                // Some want it in a mailbox, too.
+                // Some senders also want it in a mailbox.
                 let send =
                     if number % 3 == 0 { SendOptions::new().reply_to("replies") } else { SendOptions::new() };
                 let options = RequestOptions::new().timeout(Duration::from_mins(1)).send(send);
@@ -173,7 +173,7 @@ fn at_once() -> Backoff {
     Backoff::new(Duration::from_millis(1), Duration::from_millis(1))
 }
 
-/// Fails, and counts.
+/// Returns a loop that fails, and the count of its runs.
 fn failing(mailbox: &Arc<dyn Mailbox>) -> (MainLoop, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
@@ -199,7 +199,7 @@ async fn a_loops_limit_holds_above_and_below_five_for_failures_and_for_crashes()
             assert_eq!(letter.message.last_error(), Some(&*format!("Odd: run {limit}")));
             let told: Vec<u32> = letter.message.attempts.iter().map(|attempt| attempt.delivery).collect();
             assert_eq!(told, (1..=limit).collect::<Vec<u32>>(), "{}", mailboxes.kind);
-            // Those who have no limit of their own go by the same, also if they die of it.
+            // Receivers without a limit of their own use the same limit, even if they die of the message.
             mailboxes.send(json!("y")).await;
             for delivery in 1..=limit {
                 let options = ReceiveOptions::new().visibility_timeout(Duration::ZERO);
@@ -233,7 +233,7 @@ async fn a_loop_without_a_limit_leaves_the_mailbox_its_own() {
 async fn each_attempt_is_told_and_remembered_with_its_error() {
     let mailboxes = Mailboxes::sqlite();
     mailboxes.send(json!("x")).await;
-    // Somebody has had it before, and gave it back.
+    // Another receiver had the message before, and gave it back.
     let before = mailboxes.requests.receive(ReceiveOptions::new()).await.expect("received").remove(0);
     before.nack(NackOptions::new().error("not today")).await.expect("a nack");
     let mut events = subscribe_to(Level::Debug);

@@ -19,7 +19,7 @@ use crate::support::{self, Pit, heard, python, soon, until, worker};
 const MESSAGES: usize = 20;
 const CONCURRENCY: usize = 4;
 
-/// Workers do not start while it is bad.
+/// A file that decides whether workers start.
 struct Mood {
     _home: TempDir,
     file: PathBuf,
@@ -39,7 +39,7 @@ impl Mood {
         std::fs::remove_file(&self.file).expect("the file");
     }
 
-    /// One worker, which is tried again soon, however often it fails.
+    /// Returns a pool of one worker, which is tried again soon, however often it fails.
     fn pool(&self, queue_timeout: Duration) -> PoolOptions {
         let quick = Restarts::default()
             .failures(3)
@@ -52,7 +52,7 @@ impl Mood {
     }
 }
 
-/// A loop that gives a message up if it fails once.
+/// Starts a loop that gives a message up after one failure.
 async fn start(pit: &Pit, mailboxes: &Mailboxes, command: &str) -> LoopScope<PoolLoop> {
     let options = PoolLoopOptions::new(command).concurrency(CONCURRENCY).prefetch(2).max_deliveries(1);
     run(PoolLoop::new(pit, Arc::clone(&mailboxes.requests), &options).expect("a pool"), RunOptions::new())
@@ -79,7 +79,7 @@ async fn all_are_answered_once(mailboxes: &Mailboxes) {
     assert_eq!(mailboxes.replies.count().await.expect("counted").visible, 0, "{}", mailboxes.kind);
 }
 
-/// All messages are back, and none was delivered more than once before.
+/// Checks that all messages are back, and that none was delivered more than once before.
 async fn all_are_back(mailboxes: &Mailboxes) {
     let count = mailboxes.count().await;
     assert_eq!(
@@ -129,7 +129,7 @@ async fn messages_in_hand_wait_for_a_worker_and_are_handled_once() {
     for mailboxes in Mailboxes::both() {
         let mood = Mood::good();
         mood.turn_bad();
-        // It sleeps until it is called, so nobody knows before the first messages are in hand.
+        // The pool sleeps until it is called, so the trouble is unknown until the first messages are in hand.
         let pit = Pit::start(mood.pool(Duration::from_millis(50)).lazy()).await;
         let pool = pit.pools()[0].clone();
         ask_numbers(&mailboxes).await;

@@ -10,7 +10,7 @@ use snakepit::telemetry::{self, Event, Subscription};
 
 const SHORT: Duration = Duration::from_secs(1);
 
-/// The next event of this mailbox: tests of one process may hear of each other.
+/// Returns the next event of this mailbox. Tests in one process may receive each other's events.
 fn next(events: &mut Subscription, mailbox: &str) -> Event {
     loop {
         let event = events.next_within(Duration::from_secs(10)).expect("an event");
@@ -101,7 +101,7 @@ async fn two_mailboxes_can_reply_to_each_other_at_the_same_time() {
     let (one, other) = (office.mailbox("one"), office.mailbox("other"));
     one.send(b"0".to_vec(), SendOptions::new().reply_to("other")).await.expect("it is sent");
     other.send(b"0".to_vec(), SendOptions::new().reply_to("one")).await.expect("it is sent");
-    // Replies carry the name of whoever sends them, so that they are answered, too.
+    // Each reply carries the name of its sender, so that it is answered, too.
     let play = |mailbox: MemoryMailbox, name: &'static str| async move {
         for _ in 0..2000 {
             let wait = ReceiveOptions::new().wait(Duration::from_secs(20));
@@ -113,7 +113,7 @@ async fn two_mailboxes_can_reply_to_each_other_at_the_same_time() {
                 .expect("it is answered");
         }
     };
-    // Each in a thread of its own, so that they really meet.
+    // Each in a separate thread, so that they really meet.
     let partner = std::thread::spawn({
         let play = play(one.clone(), "one");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -136,7 +136,7 @@ async fn a_waiting_receiver_that_is_dropped_leaves_its_message_to_others() {
         assert!(futures_util::poll!(gone.as_mut()).is_pending());
         assert!(futures_util::poll!(stays.as_mut()).is_pending());
         mailbox.send(b"a".to_vec(), SendOptions::new()).await.expect("it is sent");
-        // The first was woken, and never looks.
+        // The first was woken, and never receives.
         gone.set(mailbox.receive(ReceiveOptions::new().max_messages(0)));
         let got = tokio::time::timeout(Duration::from_secs(10), stays).await.expect("the other is woken");
         got.expect("a message")[0].ack().await.expect("an ack");

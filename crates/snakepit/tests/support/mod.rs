@@ -19,28 +19,28 @@ use snakepit::{Builder, CallError, PoolOptions, Snakepit, Value, args};
 use tempfile::TempDir;
 pub(crate) use unproven::unproven;
 
-/// How long something may take that takes milliseconds on a machine with nothing else to do.
+/// The time limit for what takes milliseconds on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// Those of the tiers that this machine has; who is left out is told.
+/// Returns the tiers that this machine supports. Reports those that are left out.
 pub(crate) fn possible<const N: usize>(tiers: [Containment; N]) -> impl Iterator<Item = Containment> {
     tiers.into_iter().filter(|tier| *tier != Containment::Namespace || has_namespaces())
 }
 
-/// Whether there are PID namespaces; it is told if not.
+/// Reports whether there are PID namespaces. If not, says so.
 pub(crate) fn has_namespaces() -> bool {
     let refusal = unproven::namespace_refusal(None);
     refusal.as_deref().inspect(|why| unproven(why)).is_none()
 }
 
-/// A worker of the tests.
+/// Returns a pool of workers from a file of the tests.
 pub(crate) fn worker(file: &str) -> PoolOptions {
     snakepit::python(python(file))
 }
 
-/// The same, to be changed before it becomes a pool.
+/// Returns such a worker, to be changed before it becomes a pool.
 ///
-/// With `SNAKEPIT_TEST_PYTHON`, an interpreter that has msgspec, its values are coded by msgspec or it does not start.
+/// With `SNAKEPIT_TEST_PYTHON`, which names an interpreter with msgspec, the worker uses msgspec or does not start.
 pub(crate) fn python(file: &str) -> PythonWorker {
     let worker = PythonWorker::new(workers().join(file));
     match python_with_msgspec() {
@@ -49,17 +49,17 @@ pub(crate) fn python(file: &str) -> PythonWorker {
     }
 }
 
-/// The interpreter that the tests were told to use.
+/// Returns the interpreter that was set for the tests.
 pub(crate) fn python_with_msgspec() -> Option<PathBuf> {
     std::env::var_os("SNAKEPIT_TEST_PYTHON").filter(|python| !python.is_empty()).map(PathBuf::from)
 }
 
-/// A worker without the SDK, which misbehaves in the named way.
+/// Returns a worker without the SDK that misbehaves in the named way.
 pub(crate) fn raw(mode: &str) -> PoolOptions {
     raw_with(mode, Path::new(""))
 }
 
-/// The same, with a file that it writes to.
+/// Returns such a worker with a file that it writes to.
 pub(crate) fn raw_with(mode: &str, path: &Path) -> PoolOptions {
     let file = workers().join("raw.py").into_os_string();
     snakepit::command(["python3".into(), file, mode.into(), path.into()]).name("raw").workers(1)
@@ -69,7 +69,8 @@ fn workers() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/workers")
 }
 
-/// How many rounds a test of a race makes: all if `SNAKEPIT_FULL` is set, a twentieth if `SNAKEPIT_QUICK` is, else a quarter.
+/// Returns the number of rounds for a test of a race: all if `SNAKEPIT_FULL` is set, a twentieth if `SNAKEPIT_QUICK` is
+/// set, otherwise a quarter.
 pub(crate) fn rounds(all: usize) -> usize {
     match () {
         () if is_full() => all,
@@ -78,7 +79,7 @@ pub(crate) fn rounds(all: usize) -> usize {
     }
 }
 
-/// Whether a test takes all the time that its promise names.
+/// Reports whether a test should take all the time that its promise names.
 pub(crate) fn is_full() -> bool {
     is_set("SNAKEPIT_FULL")
 }
@@ -108,25 +109,25 @@ impl Pit {
         Self { pit, home }
     }
 
-    /// A file of its own for what workers write down.
+    /// Returns a path for a file to which workers write.
     pub(crate) fn file(&self, name: &str) -> String {
         let files = self.home.path().join("files");
         std::fs::create_dir_all(&files).expect("a directory for files");
         files.join(name).to_string_lossy().into_owned()
     }
 
-    /// Its state directory.
+    /// Returns the state directory.
     pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// Stops it, and proves that nothing is left.
+    /// Stops the engine, and proves that nothing is left.
     pub(crate) async fn end(self) {
         self.pit.stop().await;
         self.prove_nothing_is_left();
     }
 
-    /// As [`Pit::end`], without time for what is under way.
+    /// Stops the engine like [`Pit::end`], without time for what is under way.
     pub(crate) async fn end_now(self) {
         self.pit.stop_within(Duration::ZERO).await;
         self.prove_nothing_is_left();
@@ -143,7 +144,7 @@ impl Pit {
     }
 }
 
-/// The runs that are recorded in a state directory.
+/// Returns the runs that are recorded in a state directory.
 pub(crate) fn runs_in(home: &Path) -> Vec<String> {
     let Ok(runs) = std::fs::read_dir(home.join("runs")) else { return Vec::new() };
     let names = runs.map(|run| run.expect("a run").file_name().to_string_lossy().into_owned());
@@ -162,7 +163,7 @@ impl Deref for Pit {
     }
 }
 
-/// An error with its sources.
+/// Returns the text of an error with its sources.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -173,7 +174,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Until something holds that no event tells of: the other side is another process, or a counter.
+/// Polls until a condition holds that no event reports: it depends on another process, or on a counter.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + SOON;
     while !holds() {
@@ -182,28 +183,29 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Within the time that everything must be done in.
+/// Waits for the work, within the time limit for everything.
 pub(crate) async fn soon<F: IntoFuture>(what: &str, work: F) -> F::Output {
     let done = tokio::time::timeout(SOON, work.into_future()).await;
     done.unwrap_or_else(|_| panic!("{what} takes longer than {SOON:?}"))
 }
 
-/// Whether a process with this number runs; a zombie does not.
+/// Reports whether a process with this number runs. A zombie does not.
 pub(crate) fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
     state.is_some_and(|state| !"ZX".contains(state))
 }
 
-/// The lines of a file that workers write.
+/// Returns the lines of a file that workers write.
 pub(crate) fn lines(path: &str) -> Vec<String> {
     std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// Calls that are known to be short are sent ahead: teaches a pool of `hostile.py` that its marks are.
+/// Teaches a pool of `hostile.py` that its `mark` calls are short, so that they are sent ahead.
 ///
-/// A pool believes one slow call at once and the fast ones after it slowly, so it is taught until it believes: what it thinks
-/// is reckoned here from times that are longer than those that it sees. Not for ever: some machines are too slow for it.
+/// A pool believes a slow call at once, and the fast calls after it only slowly. So it is taught until it believes: its
+/// estimate is computed here, from times that are longer than those that it measures. The number of attempts is
+/// limited, because some machines are too slow.
 pub(crate) async fn learn_that_they_are_short(pit: &Snakepit, path: &str) {
     let believed =
         |known: Duration, seen: Duration| known.saturating_sub((known.saturating_sub(seen)) / 8).max(seen);
@@ -223,12 +225,12 @@ pub(crate) async fn learn_that_they_are_short(pit: &Snakepit, path: &str) {
     }
 }
 
-/// A time that differs from round to round, in microseconds.
+/// Returns a time below `most` that differs from round to round, in microseconds.
 pub(crate) fn jitter(round: usize, most: u64) -> Duration {
     Duration::from_micros((round as u64).wrapping_mul(7919) % most)
 }
 
-/// Chance that can be had again: the same seed, the same numbers (splitmix64).
+/// A reproducible random number generator: the same seed gives the same numbers (splitmix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -236,7 +238,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut number = self.0;
@@ -246,30 +248,30 @@ impl Dice {
     }
 }
 
-/// A value of the environment that is a number, such as a seed or a length.
+/// Returns the number in an environment variable, such as a seed or a length.
 pub(crate) fn number_from_env(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
     Some(value.parse().unwrap_or_else(|error| panic!("{name}={value}: {error}")))
 }
 
-/// The workers of a pool that serve, by their processes, the lowest slot first.
+/// Returns the processes of the serving workers of a pool, ordered by slot.
 pub(crate) fn pids(pool: &snakepit::Pool) -> Vec<u32> {
     let mut workers = pool.workers();
     workers.sort_by_key(|worker| worker.slot);
     workers.iter().filter_map(|worker| worker.pid).map(|pid| pid.as_raw() as u32).collect()
 }
 
-/// Why a pool has fewer workers than it should, if it has.
+/// Returns why a pool has fewer workers than it should, or `None` if it has enough.
 pub(crate) fn trouble(pool: &snakepit::Pool) -> Option<String> {
     pool.health().borrow().reason().map(str::to_owned)
 }
 
-/// The value below which so many percent of the sorted ones are.
+/// Returns the value below which so many percent of the sorted values are.
 pub(crate) fn percentile<T: Copy>(sorted: &[T], percent: usize) -> T {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
-/// The words of an error whose worker died.
+/// Returns the fault that the error of a dead worker names.
 pub(crate) fn fault_of(error: &CallError) -> String {
     match error.autopsy() {
         Some(autopsy) => autopsy.fault.clone().unwrap_or_else(|| format!("no fault, but {autopsy}")),
@@ -277,7 +279,7 @@ pub(crate) fn fault_of(error: &CallError) -> String {
     }
 }
 
-/// Kills a process that a test was told of by its worker.
+/// Kills a process whose number its worker has reported.
 pub(crate) fn kill(pid: u32) {
     signal(pid, rustix::process::Signal::KILL);
 }
@@ -294,7 +296,7 @@ pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
 pub(crate) struct MemoryCgroup(PathBuf);
 
 impl MemoryCgroup {
-    /// `None` where we may not make one.
+    /// Creates a cgroup. Returns `None` if that is not permitted.
     pub(crate) fn with_limit(bytes: u64) -> Option<Self> {
         let table = std::fs::read_to_string("/proc/self/cgroup").ok()?;
         let own = table.lines().find_map(|line| line.split_once(":memory:"))?.1;
@@ -310,20 +312,20 @@ impl MemoryCgroup {
         std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("moved into the cgroup");
     }
 
-    /// The kernel may be busy with it for a moment.
+    /// Removes the cgroup, which the kernel may keep busy for a moment.
     pub(crate) async fn remove(self) {
         until("the cgroup is gone", || std::fs::remove_dir(&self.0).is_ok()).await;
     }
 }
 
-/// Whether the kernel log can be read, and speaks of processes by the numbers that we know.
+/// Reports whether the kernel log is readable and uses our process numbers.
 pub(crate) fn reads_kernel_log() -> bool {
     let first_namespace =
         std::fs::read_link("/proc/self/ns/pid").is_ok_and(|it| it.ends_with("pid:[4026531836]"));
     first_namespace && std::fs::File::open("/dev/kmsg").is_ok()
 }
 
-/// Until an event is told that is of interest.
+/// Waits for an event that the function accepts.
 pub(crate) async fn heard<T>(
     events: &mut snakepit::telemetry::Subscription,
     mut look: impl FnMut(snakepit::telemetry::Event) -> Option<T>,
@@ -338,7 +340,7 @@ pub(crate) async fn heard<T>(
     soon("an event", wanted).await
 }
 
-/// Restarts that never make a test wait.
+/// Returns restarts without pauses.
 pub(crate) fn at_once() -> snakepit::policy::Restarts {
     snakepit::policy::Restarts::default()
         .failures(1000)
@@ -346,7 +348,7 @@ pub(crate) fn at_once() -> snakepit::policy::Restarts {
         .longest_pause(Duration::from_millis(5))
 }
 
-/// How often a command of `fatal.py` was run.
+/// Returns how often a command of `fatal.py` was run.
 pub(crate) fn runs_of(path: &str) -> u64 {
     std::fs::metadata(path).map_or(0, |file| file.len())
 }

@@ -9,7 +9,7 @@ use snakepit::{CallError, Snakepit, Value, args};
 
 use crate::support::{self, Pit, SOON, soon, until, worker};
 
-/// The events so far, and those that come, until one has this name.
+/// Collects the past and coming events until one has this name.
 async fn until_named(events: &mut Subscription, name: &str) -> Vec<Event> {
     let mut heard = Vec::new();
     let wait = async {
@@ -29,13 +29,13 @@ fn names(events: &[Event]) -> Vec<&'static str> {
     events.iter().map(Event::name).collect()
 }
 
-/// The last event of this name.
+/// Returns the last event with this name.
 fn find<'a>(events: &'a [Event], name: &str) -> &'a Event {
     let found = events.iter().rfind(|event| event.name() == name);
     found.unwrap_or_else(|| panic!("no {name} among {:?}", names(events)))
 }
 
-/// The fields of an event, as a host reads them from a line of JSON.
+/// Returns the fields of an event as a host reads them from a line of JSON.
 fn json(event: &Event) -> serde_json::Value {
     serde_json::to_value(event).expect("it is JSON")
 }
@@ -48,7 +48,7 @@ async fn the_life_of_an_engine_is_told_in_order() {
     pit.end().await;
     let heard = events.drain();
     let ready = json(find(&heard, "snakepit.worker.ready"));
-    // The look for the interpreter is a process of its own.
+    // The search for the interpreter runs in a process of its own.
     let of_worker = |event: &Event| json(event)["worker"] == ready["worker"];
     let at = |name: &str| {
         let its =
@@ -68,7 +68,7 @@ async fn the_life_of_an_engine_is_told_in_order() {
         "snakepit.script.shutdown.exit",
     ];
     assert!(told.map(at).is_sorted(), "{:?}", names(&heard));
-    // Who starts the engine may be as fast as who tells of it.
+    // The start of the engine may be as fast as the delivery of the events.
     assert!(["snakepit.worker.ready", "snakepit.pool.ready", "snakepit.pool.stopped"].map(at).is_sorted());
     assert_eq!(at("snakepit.script.shutdown.exit"), heard.len() - 1, "nothing comes after it");
     let spawned = json(&heard[at("snakepit.worker.spawn")]);

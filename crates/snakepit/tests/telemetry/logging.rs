@@ -1,4 +1,4 @@
-//! What a host with its own subscriber hears: little by default, more on request, and never less than it needs.
+//! What a host with its own subscriber receives: little by default, more on request, and never less than it needs.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ impl Visit for Heard {
     }
 }
 
-/// Collects everything, down to the faintest.
+/// Collects everything, down to the lowest level.
 #[derive(Clone, Default)]
 struct Ear(Arc<Mutex<Vec<Heard>>>);
 
@@ -75,7 +75,7 @@ impl Subscriber for Ear {
 }
 
 impl Ear {
-    /// Listens to this thread, which must be the only one of its runtime.
+    /// Collects the events of this thread, which must be the only one of its runtime.
     fn listen() -> (Self, DefaultGuard) {
         let ear = Self::default();
         let guard = tracing::subscriber::set_default(ear.clone());
@@ -86,7 +86,7 @@ impl Ear {
         self.0.lock().expect("the ear").clone()
     }
 
-    /// What was said of the output of workers.
+    /// Returns the events about the output of workers.
     fn output(&self) -> Vec<Heard> {
         self.all().into_iter().filter(|heard| heard.target == "snakepit::output").collect()
     }
@@ -104,7 +104,7 @@ fn printed(pit: &Pit) -> u64 {
     kept.len() as u64 + dropped
 }
 
-/// Says something, and waits until it is read.
+/// Makes a worker print a text, and waits until the host has read it.
 async fn say(pit: &Pit, text: &str) {
     let before = printed(pit);
     let _: Value = soon("a word", pit.call("say", args! { text: text })).await.expect("said");
@@ -123,7 +123,7 @@ fn sorted<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     lines
 }
 
-/// The one thing that was said of a worker's output, which goes with a call of this command.
+/// Checks that there is one event about a worker's output, for a call of this command. Returns its lines.
 fn told(ear: &Ear, command: &str, outcome: &str) -> Vec<String> {
     let heard = ear.output();
     assert_eq!(heard.len(), 1, "{heard:#?}");
@@ -176,7 +176,7 @@ async fn a_host_that_asks_for_it_hears_every_line() {
     let mut expected = [lines_of("one \\u{1b}[31m"), lines_of("two")].concat();
     expected.push("imported".into());
     expected.sort();
-    // Each once: with the failure they are not told again.
+    // Each line appears once: it is not repeated with the failure.
     assert_eq!(sorted(heard.iter().map(|heard| heard.field("text"))), expected);
     for stream in ["stdout", "stderr", "log"] {
         assert!(heard.iter().any(|heard| heard.field("stream") == stream), "{stream}: {heard:#?}");
@@ -243,7 +243,7 @@ async fn a_call_whose_worker_dies_shows_what_was_printed_in_it() {
     assert!(error.to_string().contains("out in it"), "{error}");
     pit.end().await;
     let lines = told(&ear, "die", "lost");
-    // What went through the SDK may have died with the worker.
+    // Lines that went through the SDK may have died with the worker.
     assert!(lines.contains(&"out in it".into()) && lines.contains(&"err in it".into()), "{lines:?}");
     assert!(!lines.iter().any(|line| line.contains("before")), "{lines:?}");
 }
@@ -297,7 +297,8 @@ async fn a_flood_before_a_failure_is_told_by_its_first_and_last_lines() {
     assert!(lines.iter().any(|line| line.ends_with(" lines left out …")), "{lines:?}");
 }
 
-/// What belongs to no engine is as loud as the loudest in the process: the runner gives each test a process of its own.
+/// Messages outside any engine follow the loudest engine of the process. The runner gives each test a process of its
+/// own.
 #[tokio::test(flavor = "current_thread")]
 async fn with_the_level_off_even_failures_are_not_heard() {
     let (ear, _guard) = Ear::listen();
@@ -308,7 +309,7 @@ async fn with_the_level_off_even_failures_are_not_heard() {
     assert!(ear.all().is_empty(), "{:#?}", ear.all());
 }
 
-/// Whether what is said goes nowhere.
+/// Reports whether messages are discarded.
 fn is_unheard() -> bool {
     tracing::dispatcher::get_default(tracing::Dispatch::is::<NoSubscriber>)
 }

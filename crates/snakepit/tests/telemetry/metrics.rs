@@ -12,7 +12,7 @@ use snakepit::{Value, args};
 
 use crate::support::{Pit, soon, until, worker};
 
-/// Adds up counters, keeps the last value of gauges, and counts what is put into histograms.
+/// A recorder that adds up counters, keeps the last value of gauges, and counts the entries of histograms.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<BTreeMap<String, f64>>>);
 

@@ -11,7 +11,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::support::{Pit, soon, worker};
 
-/// A tool with a span of its own, which is made where the tool runs.
+/// A tool with a span of its own, which is created where the tool runs.
 async fn tool_of_the_host(pit: Snakepit) -> Result<Option<String>, CallError> {
     let call = async { pit.call("where", args! {}).await };
     call.instrument(tracing::info_span!("tool_of_the_host")).await
@@ -55,7 +55,7 @@ async fn the_current_span_is_the_caller_and_the_call_is_its_child() {
     assert_eq!(call.parent_span_id, outer.span_context.span_id());
     exporter.reset();
 
-    // A caller that is elsewhere, and a tool that is traced itself: one trace from end to end.
+    // A remote caller, and a tool that is traced itself: one trace from end to end.
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let call = pit.call::<[String; 3]>("ask", args! { tool: "nested" }).traceparent(parent);
     let [span, nested, _] = soon("a call", call).await.expect("an answer");

@@ -1,4 +1,4 @@
-//! `docs/telemetry.md` has the tables of the code, word for word.
+//! `docs/telemetry.md` contains the tables of the code, word for word.
 
 use std::fmt::Write as _;
 use std::path::Path;

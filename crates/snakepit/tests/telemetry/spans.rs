@@ -15,10 +15,10 @@ use crate::support::{Pit, soon, worker};
 
 type Fields = BTreeMap<String, String>;
 
-/// Its name, its fields, and whether it is closed.
+/// A span's name, its fields, and whether it is closed.
 type Span = (&'static str, Fields, bool);
 
-/// Keeps what it is told.
+/// Collects spans and events.
 #[derive(Clone, Default)]
 struct Collected {
     events: Arc<Mutex<Vec<(Level, Fields)>>>,
@@ -26,7 +26,7 @@ struct Collected {
     next: Arc<AtomicU64>,
 }
 
-/// Writes each value with its type.
+/// A visitor that writes each value with its type.
 struct Typed<'a>(&'a mut Fields);
 
 impl Visit for Typed<'_> {

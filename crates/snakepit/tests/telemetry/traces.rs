@@ -11,7 +11,7 @@ use crate::support::{Pit, chain, python, soon, worker};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// A trace of its own, in the same form.
+/// Returns a distinct trace in the same form.
 fn trace(number: usize) -> String {
     format!("00-{:032x}-{:016x}-01", number + 1, number + 1000)
 }
@@ -28,7 +28,7 @@ fn context(text: &str) -> TraceContext {
     TraceContext::new(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A pit whose tool `nested` calls `where` in the pit itself.
+/// Starts a pit whose tool `nested` calls `where` in the pit itself.
 async fn with_nested_tool(pool: PoolOptions) -> Pit {
     let shared: Arc<OnceLock<Snakepit>> = Arc::default();
     let inside = Arc::clone(&shared);
@@ -84,7 +84,7 @@ async fn the_trace_goes_with_streams_sessions_and_maps() {
 async fn calls_with_traces_travel_together_and_alone_each_has_its_own() {
     for concurrency in [1, 2] {
         let pit = Pit::start(pool(concurrency)).await;
-        // The first one goes at once, and the others gather meanwhile.
+        // The first call is sent at once, and the others are gathered meanwhile.
         let calls = (0..9).map(|number| {
             let call = pit.call::<(usize, String)>("together", args! { value: number });
             call.traceparent(trace(number)).into_future()
@@ -171,7 +171,7 @@ async fn calls_of_a_tool_belong_to_the_trace_of_the_call_that_uses_the_tool() {
         let pit = with_nested_tool(pool).await;
         let call = pit.call::<String>("ask_plainly", args! { tool: "nested" }).traceparent(PARENT);
         assert_eq!(soon("a call", call).await.expect("an answer"), PARENT);
-        // Asked from inside a span, the nested call is a child of that span.
+        // Called from inside a span, the nested call is a child of that span.
         let call = pit.call::<[String; 3]>("ask", args! { tool: "nested" }).traceparent(PARENT);
         let [span, nested, after] = soon("a call", call).await.expect("an answer");
         assert_ne!(span, PARENT);

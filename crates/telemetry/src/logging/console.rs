@@ -1,7 +1,7 @@
-//! A `tracing` subscriber for a host that has none: one line per event on standard error.
+//! A `tracing` subscriber for a host that has none. It writes one line per event to standard error.
 //!
-//! Logging never waits for the reader of standard error: lines go into a bounded queue, and a thread writes them. When nobody
-//! reads, lines are dropped and counted.
+//! Logging never waits for the reader of standard error: lines go into a bounded queue, and a thread writes them. If
+//! nobody reads, lines are dropped and counted.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,9 +17,9 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 
 use super::{OUTPUT, somebody_says};
 
-/// The most bytes that wait to be written: enough for a burst of a worker that prints a lot.
+/// The most bytes that wait to be written: enough for a burst of a worker's output.
 const QUEUE_BYTES: usize = 4 * 1024 * 1024;
-/// How long an engine that stops waits for its last lines to be written.
+/// How long a stopping engine waits for its last lines to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Installs the console, unless the host has a subscriber.
@@ -35,7 +35,7 @@ pub(super) fn install() {
     });
     let lines =
         tracing_subscriber::fmt::layer().with_ansi(false).with_writer(ConsoleWriter).with_filter(ours);
-    // A subscriber that was set meanwhile stays.
+    // A subscriber that was set meanwhile is kept.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(lines));
 }
 
@@ -47,24 +47,24 @@ pub(super) async fn flush() {
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, written.wait_for(|written| *written >= queued)).await;
 }
 
-/// Started by the first line.
+/// The console, started by the first line.
 static CONSOLE: OnceLock<Arc<Console>> = OnceLock::new();
 
 #[derive(Default)]
 struct LogQueue {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// How many lines were ever queued.
+    /// The number of lines that were ever queued.
     queued: u64,
     dropped: u64,
-    /// The writer thread did not start.
+    /// Whether the writer thread failed to start.
     is_disabled: bool,
 }
 
 struct Console {
     queue: Mutex<LogQueue>,
     filled: Condvar,
-    /// How many lines were ever written.
+    /// The number of lines that were ever written.
     written: watch::Sender<u64>,
 }
 
@@ -121,7 +121,8 @@ impl Console {
     }
 }
 
-/// Writes past the lock of `std::io::stderr`: others must not block on it while nobody reads. Drops what cannot be written.
+/// Writes without the lock of `std::io::stderr`, because other code must not block on it while nobody reads. Drops what
+/// cannot be written.
 fn write(mut bytes: &[u8]) {
     let stderr = rustix::stdio::stderr();
     while !bytes.is_empty() {
@@ -140,7 +141,7 @@ fn write(mut bytes: &[u8]) {
     }
 }
 
-/// Queues each event as one line.
+/// A writer that queues each event as one line.
 struct ConsoleWriter;
 
 impl MakeWriter<'_> for ConsoleWriter {

@@ -11,7 +11,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use super::{LogLevel, rank};
 
-/// How their targets begin.
+/// The prefixes of their targets.
 const LIBRARIES: [&str; 4] = ["h2", "hyper", "tonic", "tower"];
 
 /// The rank of the most verbose engine.
@@ -21,11 +21,11 @@ pub(super) fn begin(level: LogLevel) {
     LOUDEST.fetch_max(rank(level), Ordering::Relaxed);
 }
 
-/// A subscriber that drops what those libraries log beyond the engine's level.
+/// Returns a subscriber that drops events of those libraries beyond the engine's level.
 pub fn quiet_subscriber() -> Dispatch {
     let host = dispatcher::get_default(Clone::clone);
     if host.is::<NoSubscriber>() {
-        // There is no listener, and a subscriber of ours would cost time.
+        // There is no listener, and a subscriber would only cost time.
         return host;
     }
     Dispatch::new(LibraryFilter { host, most: LevelFilter::current() })
@@ -39,7 +39,7 @@ pub fn quietly<F: Future>(work: F) -> WithDispatch<F> {
 /// The host's subscriber behind the filter.
 struct LibraryFilter {
     host: Dispatch,
-    /// The level that the host listens to: a higher one would make every library log for nothing.
+    /// The level that the host listens to. A higher one would make every library log for nothing.
     most: LevelFilter,
 }
 
@@ -54,7 +54,7 @@ fn is_too_much(metadata: &Metadata<'_>) -> bool {
 impl Subscriber for LibraryFilter {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if is_too_much(metadata) {
-            // Another engine may let them say more later.
+            // Another engine may allow more later.
             return Interest::sometimes();
         }
         self.host.register_callsite(metadata)

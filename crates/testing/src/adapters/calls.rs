@@ -1,4 +1,4 @@
-//! Calls, and what a worker learns besides its arguments.
+//! Checks of calls, and of what a worker learns besides its arguments.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) async fn calls_run_at_the_same_time_where_they_may(subject: &dyn Subj
     let engine = TestEngine::with(subject, |pool| pool.concurrency(4)).await;
     let mut waiting = Vec::new();
     for n in 0..3 {
-        // Each has begun while those before it have not ended.
+        // Each call begins while the earlier ones are still running.
         waiting.push(engine.begin_wait(&format!("wait-{n}")).await);
     }
     engine.assert_serves().await;
@@ -51,7 +51,7 @@ pub(super) async fn calls_run_at_the_same_time_where_they_may(subject: &dyn Subj
 
 pub(super) async fn large_values_travel_both_ways(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
-    // Three bytes in UTF-8, so that no piece of it ends where a character does.
+    // The euro sign has three bytes in UTF-8, so pieces of a power of two do not end between characters.
     let large = "€uro".repeat(700_000);
     let echoed: String = engine.get("echo", args! { value: &large }).await;
     assert!(echoed == large, "{} bytes came back as {} others", large.len(), echoed.len());
@@ -116,7 +116,7 @@ pub(super) async fn a_worker_knows_the_session(subject: &dyn Subject) -> Verdict
 pub(super) async fn a_worker_knows_what_the_caller_sent_along(subject: &dyn Subject) -> Verdict {
     needs!(subject, Metadata);
     let engine = TestEngine::open(subject).await;
-    // What is not plain comes as it is, or is refused.
+    // An unusual value either arrives unchanged or is rejected.
     for (tenant, may_fail) in
         [("acme & sons", false), ("Jörg & Söhne", true), (" acme ", true), ("a\nb", true)]
     {

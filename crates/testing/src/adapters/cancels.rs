@@ -1,4 +1,4 @@
-//! Calls that are given up: the function is told, and the worker lives on.
+//! Checks of cancelled calls: the function learns of the cancellation, and the worker lives on.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) async fn a_call_that_nobody_waits_for_is_cancelled_in_the_worker(
     needs!(subject, Cancel);
     let engine = TestEngine::open(subject).await;
     let wait = engine.begin_wait("wait").await;
-    // The task is dropped, and with it the call.
+    // Aborting drops the task, and the call with it.
     wait.answer.abort();
     wait.assert_is_cancelled().await;
     engine.assert_serves().await;
@@ -27,7 +27,7 @@ pub(super) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(subject
     let args = args! { started: text(&started), release: text(&release) };
     let call = engine.call::<String>("wait", args).timeout(Duration::from_secs(1));
     match soon("the end of its time", call).await {
-        // A worker that looks at the time itself may be the first to say so.
+        // A worker that checks the time itself may report the deadline first.
         Err(CallError::Timeout { .. }) => {}
         Err(CallError::Remote(error)) if error.kind == RemoteErrorKind::Deadline => {}
         Err(error) => panic!("not an error of time: {}", chain(&error)),

@@ -1,4 +1,4 @@
-//! Workers that die: each costs its own calls, and nothing that it started lives on.
+//! Checks of workers that die: each death fails only the worker's own calls, and none of its processes survives.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::custody::ExitStatus;
 use crate::{CallError, Value, args};
 use snakepit_core::Autopsy;
 
-/// The autopsy of a worker that died in a call.
+/// Calls a command that kills its worker, and returns the autopsy.
 async fn death(engine: &TestEngine, command: &str, args: impl serde::Serialize) -> Autopsy {
     let answer = engine.ask::<Value>(command, args).await;
     let Err(error) = answer else { panic!("{command} answers {answer:?}, and should have died") };
@@ -60,7 +60,7 @@ pub(super) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(subje
     let pid = engine.pool().workers()[0].pid;
     assert_eq!(pid, Some(process.pid()), "the pid of the pool's status");
     let _ = process.kill();
-    // The same process that answered is the one that was killed, or its end would not be seen.
+    // The handle of the worker that answered must report the end of the process that was killed.
     soon("its end", process.exited()).await;
     until("it is replaced", || {
         let workers = engine.pool().workers();
@@ -120,13 +120,13 @@ pub(super) async fn garbage_costs_its_own_call_only(subject: &dyn Subject) -> Ve
     Held
 }
 
-/// Whether nobody has the lock of a file.
+/// Reports whether no process holds the lock of the file.
 pub(super) fn is_free(lock: &Path) -> bool {
     let Ok(file) = std::fs::File::open(lock) else { panic!("{} was not made", lock.display()) };
     flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Lets a worker start a process that has the lock of a file for as long as it lives.
+/// Makes a worker start a process that holds the lock of a file for as long as it lives.
 pub(super) async fn leave_child(engine: &TestEngine) -> std::path::PathBuf {
     let lock = engine.path("lock");
     let _: Value = engine.get("leave_child", args! { lock: text(&lock) }).await;

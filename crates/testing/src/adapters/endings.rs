@@ -1,4 +1,4 @@
-//! The ways in which a worker ends, each with its reason: `terminate` runs exactly once in all of them.
+//! Checks of the ways in which a worker ends, each with its reason: `terminate` runs exactly once in all of them.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ pub(super) async fn a_call_that_comes_after_the_end_is_answered(subject: &dyn Su
     noted(&engine.recording, "the call is on its way", |recording| recording.withheld() == 1).await;
     engine.recording.late.store(false, Ordering::SeqCst);
     engine.recording.break_worker(0, "the check says so");
-    // Another worker does it, or it fails with its own.
+    // Another worker executes the call, or the call fails together with its own worker.
     match soon("the answer of a call that came after the end of its worker", call).await {
         Ok(Ok(sum)) => assert_eq!(sum, 3, "add answers something else"),
         Ok(Err(CallError::WorkerDied { .. })) => {}

@@ -1,10 +1,10 @@
-//! Errors of the worker's code, as a caller gets them.
+//! Checks of errors in the worker's code, as a caller gets them.
 
 use super::test_engine::{TestEngine, chain};
 use super::{Held, Subject, Verdict, needs};
 use crate::{RemoteError, RemoteErrorKind, Value, args};
 
-/// What a command fails with.
+/// Returns the error of a command that must fail.
 async fn failure(engine: &TestEngine, command: &str) -> RemoteError {
     let answer = engine.ask::<Value>(command, args! { message: "it went wrong: \"here\"" }).await;
     match answer {
@@ -29,7 +29,7 @@ pub(super) async fn an_error_tells_its_type(subject: &dyn Subject) -> Verdict {
     needs!(subject, ErrorTypes);
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "fail").await;
-    // With or without the names of modules before it.
+    // Module names may come before it.
     let name = error.type_name.as_deref().unwrap_or_default();
     assert!(name.rsplit(['.', ':']).next() == Some("ConformanceError"), "its type is {name:?}");
     engine.close().await;

@@ -1,5 +1,6 @@
-//! What the engine promises an adapter: `init` once, `start_worker` for each worker, and `terminate` for each that got ready.
-//! Here: how workers begin, and the end of everything that surrounds them. [`super::endings`] has the other ways to end.
+//! Checks of what the engine promises an adapter: `init` once, `start_worker` for each worker, and `terminate` for each
+//! worker that became ready. This file covers the start of workers and the end of everything around them.
+//! [`super::endings`] covers the other ways to end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub(super) async fn a_start_that_is_cancelled_leaves_nothing(subject: &dyn Subje
     Held
 }
 
-/// A pool whose worker warms up until a file is there.
+/// Returns a pool whose worker warms up until a file exists.
 fn warms_up(files: &TempDir) -> impl FnOnce(PoolOptions) -> PoolOptions {
     let (started, release) = (text(&files.path().join("started")), text(&files.path().join("release")));
     move |pool| pool.warm_up("wait", args! { started: started, release: release }).worker_start_timeout(SOON)
@@ -84,7 +85,7 @@ pub(super) async fn a_worker_that_does_not_warm_up_is_terminated_once(subject: &
     Held
 }
 
-/// Starts an engine in a runtime of its own, and drops that under it once something holds.
+/// Starts an engine in a new runtime, and drops the runtime after `lives_until` has returned.
 async fn drop_runtime_under(
     (builder, recording, home): (Builder, Arc<Recording>, TempDir),
     lives_until: impl AsyncFnOnce(&crate::Snakepit) + Send + 'static,
@@ -103,7 +104,7 @@ async fn drop_runtime_under(
             }
         });
         drop(runtime);
-        // Everything that sat in the runtime is gone.
+        // Everything that ran in the runtime has ended.
         held.assert_balanced();
         pit
     });

@@ -1,4 +1,4 @@
-//! The conformance worker as a [`Mock`], and what a mock cannot do.
+//! The conformance worker as a [`Mock`], and the features that a mock does not have.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{Capability, Feature, Subject, Way};
 use crate::{PoolOptions, RemoteError, RemoteErrorKind, Value};
 use snakepit_adapters::mock::{Crash, Mock, MockError};
 
-/// Mock workers, as the suite sees them.
+/// Mock workers as the subject of the suite.
 #[derive(Clone, Copy, Debug)]
 pub struct MockSubject;
 
@@ -73,7 +73,7 @@ fn error(args: &Value) -> Result<RemoteError, MockError> {
     })
 }
 
-/// Notes that it was dropped before its time: a mock's function is cancelled by being dropped.
+/// Records a cancellation: a mock's function is cancelled by being dropped.
 struct NotesCancel(Option<String>);
 
 impl Drop for NotesCancel {
@@ -113,7 +113,7 @@ fn count_for_ever(
     }))
 }
 
-/// The worker of `docs/adapters-contract.md`, as far as a mock can be it.
+/// Returns the worker of `docs/adapters-contract.md`, within the limits of a mock.
 pub(super) fn worker() -> Mock {
     Mock::new()
         .command("echo", |args| async move { Ok(args.get("value").cloned().unwrap_or_default()) })

@@ -1,15 +1,15 @@
-//! The checks that every adapter passes, by name: for those of this library, and for those that are written elsewhere.
+//! The checks that every adapter must pass, by name. They are for the adapters of this library and for any other.
 //!
-//! The author of an adapter writes the worker of `docs/adapters-contract.md` for it, says in a [`Subject`] how a pool of it is
-//! made and what it cannot do, and gets a test for each check:
+//! The author of an adapter writes the worker of `docs/adapters-contract.md`, implements a [`Subject`] that returns a
+//! pool of this worker and declares what the adapter cannot do, and gets a test for each check:
 //!
 //! ```ignore
-//! snakepit::conformance_tests!(MySubject);            // all of them
+//! snakepit::conformance_tests!(MySubject);            // all checks
 //! snakepit::first_conformance_tests!(MySubject);      // those that a new adapter passes first
 //! ```
 //!
-//! Each check starts an engine of its own in a directory of its own, panics where something does not hold, and proves in the end
-//! that nothing is left, that `init` ran once, and that each worker that got ready was terminated exactly once.
+//! Each check starts its own engine in its own directory, and panics if something does not hold. At its end, it proves
+//! that nothing is left, that `init` ran once, and that each worker that became ready was terminated exactly once.
 
 mod calls;
 mod cancels;
@@ -37,19 +37,19 @@ pub use subject::{Capability, Feature, Subject, Way};
 
 use Verdict::Held;
 
-/// How a check ended that did not fail.
+/// The outcome of a check that did not fail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It holds.
+    /// The check holds.
     Held,
-    /// The adapter cannot do it, for this reason.
+    /// The adapter lacks a feature, for this reason.
     Skipped(String),
 }
 
-/// One thing that must hold.
+/// A named check.
 #[derive(Clone, Copy)]
 pub struct Check {
-    /// What it says.
+    /// The sentence that must hold.
     pub name: &'static str,
     check: fn(&dyn Subject) -> BoxFuture<'_, Verdict>,
 }
@@ -61,13 +61,13 @@ impl fmt::Debug for Check {
 }
 
 impl Check {
-    /// Runs it; panics if it does not hold. It needs a runtime with several threads.
+    /// Runs the check, and panics if it does not hold. Needs a multi-thread runtime.
     pub async fn run(&self, subject: &dyn Subject) -> Verdict {
         (self.check)(subject).await
     }
 }
 
-/// Runs the check of this name in a runtime of its own, as a test does. Panics if it does not hold.
+/// Runs the check of this name in a new runtime, as a test does. Panics if it does not hold.
 pub fn run(name: &str, subject: &dyn Subject) -> Verdict {
     let Some(check) = CHECKS.iter().find(|check| check.name == name) else {
         panic!("there is no check {name}");
@@ -78,7 +78,7 @@ pub fn run(name: &str, subject: &dyn Subject) -> Verdict {
     }
 }
 
-/// Ends a check where the adapter cannot do what it is about.
+/// Skips a check if the adapter lacks the feature.
 macro_rules! needs {
     ($subject:expr, $($feature:ident),+) => {$(
         if let $crate::adapters::Capability::Absent(reason) =
@@ -90,15 +90,15 @@ macro_rules! needs {
 }
 use needs;
 
-/// Makes the list, and the macros that turn it into tests.
+/// Makes the list of checks, and the macros that turn it into tests.
 macro_rules! checks {
     ($dollar:tt first: [$($first:ident)*] $($module:ident: [$($name:ident)*])*) => {
-        /// All of them.
+        /// All checks.
         pub const CHECKS: &[Check] = &[$($(
             Check { name: stringify!($name), check: |subject| Box::pin($module::$name(subject)) },
         )*)*];
 
-        /// A test for each check, with the [`Subject`](crate::adapters::Subject) that the expression makes.
+        /// Defines a test for each check, with the [`Subject`](crate::adapters::Subject) that the expression makes.
         #[macro_export]
         macro_rules! conformance_tests {
             ($dollar subject:expr) => {
@@ -115,8 +115,8 @@ macro_rules! checks {
             )*};
         }
 
-        /// A test for each check that a new adapter passes first: it gets ready, answers, fails as it should and leaves
-        /// nothing behind. They need the commands `echo`, `add` and `fail` only.
+        /// Defines a test for each check that a new adapter passes first: the worker becomes ready, answers, fails as
+        /// it should and leaves nothing behind. These checks need only the commands `echo`, `add` and `fail`.
         #[macro_export]
         macro_rules! first_conformance_tests {
             ($dollar subject:expr) => {

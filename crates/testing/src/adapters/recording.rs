@@ -1,4 +1,4 @@
-//! An adapter around the one under test: records what the engine asks of it, and injects rare faults on demand.
+//! An adapter around the adapter under test. Records what the engine requests, and injects rare faults on demand.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,29 +11,29 @@ use crate::adapter::{Adapter, AtWork, CancelStage, Handle, Introduction, Reason,
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 
-/// What the engine asked for, and what goes wrong.
+/// What the engine requested, and the faults to inject.
 #[derive(Default)]
 pub(super) struct Recording {
     inits: AtomicUsize,
     starts: AtomicUsize,
     workers: Mutex<Vec<RecordedWorker>>,
-    /// Cancels do not arrive.
+    /// Cancels do not reach the worker.
     pub(super) deaf: AtomicBool,
-    /// Workers seem to be at a call and give no sign of life.
+    /// Workers seem to be busy with a call and show no sign of life.
     pub(super) frozen: AtomicBool,
-    /// The end of a worker never comes to an end.
+    /// Terminating a worker never finishes.
     pub(super) clinging: AtomicBool,
-    /// Calls are late: they come to their worker after its end.
+    /// Calls reach their worker only after its end.
     pub(super) late: AtomicBool,
     changed: watch::Sender<()>,
 }
 
-/// A worker that got ready.
+/// A worker that became ready.
 struct RecordedWorker {
     worker: String,
     handle: Arc<dyn Handle>,
     reasons: Vec<Reason>,
-    /// Those that are late.
+    /// The calls that are held back until the worker's end.
     withheld: Vec<Call>,
     breaks: watch::Sender<Option<String>>,
 }
@@ -43,42 +43,42 @@ impl Recording {
         self.inits.load(Ordering::SeqCst)
     }
 
-    /// How often a worker's start was begun.
+    /// Returns the number of starts of workers that were begun.
     pub(super) fn starts(&self) -> usize {
         self.starts.load(Ordering::SeqCst)
     }
 
-    /// How many workers got ready.
+    /// Returns the number of workers that became ready.
     pub(super) fn ready(&self) -> usize {
         self.entries().len()
     }
 
-    /// Why each worker was terminated, in the order in which they got ready.
+    /// Returns the reasons why each worker was terminated, in the order in which the workers became ready.
     pub(super) fn reasons(&self) -> Vec<Vec<Reason>> {
         self.entries().iter().map(|entry| entry.reasons.clone()).collect()
     }
 
-    /// How many calls are late.
+    /// Returns the number of calls that are held back.
     pub(super) fn withheld(&self) -> usize {
         self.entries().iter().map(|entry| entry.withheld.len()).sum()
     }
 
-    /// Makes a worker's connection break, as far as the engine can see.
+    /// Makes a worker's connection appear broken to the engine.
     pub(super) fn break_worker(&self, number: usize, why: &str) {
         self.entries()[number].breaks.send_replace(Some(why.into()));
     }
 
-    /// The process of a worker, as its handle tells it.
+    /// Returns the process of a worker, as its handle reports it.
     pub(super) fn process(&self, number: usize) -> Option<custody::WorkerProcess> {
         self.entries()[number].handle.process().cloned()
     }
 
-    /// Hears of each change from now on.
+    /// Returns a receiver of all changes from now on.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Each worker that got ready was terminated exactly once.
+    /// Asserts that each worker that became ready was terminated exactly once.
     pub(super) fn assert_balanced(&self) {
         for entry in self.entries().iter() {
             let reasons = &entry.reasons;
@@ -96,7 +96,7 @@ impl Recording {
     }
 }
 
-/// The adapter under test, with a record of what the engine asks of it.
+/// The adapter under test, with a record of what the engine requests.
 pub(super) struct RecordingAdapter {
     pub(super) inner: Arc<dyn Adapter>,
     pub(super) recording: Arc<Recording>,
@@ -148,7 +148,7 @@ struct RecordingHandle {
     recording: Arc<Recording>,
     number: usize,
     breaks: watch::Receiver<Option<String>>,
-    /// The last call that it was given.
+    /// The last call that the worker got.
     at_work: Mutex<Option<AtWork>>,
 }
 
@@ -235,7 +235,7 @@ impl Handle for RecordingHandle {
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
-        // Recorded when it is asked for: a future that nobody polls was asked for, too.
+        // Recorded at the request, because a future that is never polled was requested, too.
         self.recording.entries()[self.number].reasons.push(reason.clone());
         self.recording.changed.send_replace(());
         async move {

@@ -1,4 +1,4 @@
-//! How a worker gets ready, and what happens when it does not.
+//! Checks of how a worker becomes ready, and of what happens if it does not.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use super::{Feature, Held, Subject, Verdict, Way, needs};
 use crate::custody::ExitStatus;
 use crate::{EngineError, RemoteErrorKind, StartError, Value, args};
 
-/// How long a worker gets that never is ready.
+/// The start timeout of a worker that never becomes ready.
 const LITTLE_TIME: Duration = Duration::from_millis(1500);
 
 pub(super) async fn a_worker_that_is_ready_answers(subject: &dyn Subject) -> Verdict {
@@ -56,7 +56,7 @@ pub(super) async fn a_worker_that_is_never_ready_is_given_up(subject: &dyn Subje
         "not an error of time: {}",
         chain(&error)
     );
-    // Another one may be on its way by the time that the engine stops.
+    // Another start may have begun before the engine stopped.
     assert!(recording.starts() >= 1 && recording.ready() == 0, "{} workers got ready", recording.ready());
     Held
 }
@@ -75,7 +75,7 @@ pub(super) async fn a_worker_that_ends_before_it_is_ready_fails_at_once(subject:
         }
         other => panic!("not an error that says how it ended: {}", chain(other)),
     }
-    // Another one may be on its way by the time that the engine stops.
+    // Another start may have begun before the engine stopped.
     assert!(recording.starts() >= 1 && recording.ready() == 0, "{} workers got ready", recording.ready());
     Held
 }

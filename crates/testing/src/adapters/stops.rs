@@ -1,4 +1,4 @@
-//! The end of a pool: what is under way may finish, and nothing is waited for for ever.
+//! Checks of the end of a pool: running calls may finish, but no wait is unbounded.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Commands that answer with many values.
+//! Checks of commands that answer with many values.
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -7,13 +7,13 @@ use super::test_engine::{TestEngine, chain, has_line, soon, text, until};
 use super::{Held, Subject, Verdict, needs};
 use crate::{CallError, args};
 
-/// The length of an item by which it is seen how far a worker is ahead.
+/// The length of the items that show how far a worker is ahead of its reader.
 const ITEM: usize = 64 << 10;
 
-/// So many of these items may be on their way, in the buffers of every layer together: 16 MiB.
+/// The maximum number of these items in the buffers of all layers together: 16 MiB.
 const MOST_ON_THE_WAY: usize = 256;
 
-/// So often must a count be seen unchanged before the worker counts as held back.
+/// How often a count must be seen unchanged before the worker counts as waiting for its reader.
 const STILL: usize = 40;
 
 type Items<T> = Vec<Result<T, CallError>>;

@@ -1,33 +1,33 @@
-//! What is checked: a pool of the conformance worker, and what its adapter cannot do.
+//! The subject of the checks: a pool of the conformance worker, and the features that its adapter lacks.
 
 use crate::PoolOptions;
 
 /// An adapter under test.
 pub trait Subject: Send + Sync + 'static {
-    /// A pool of the conformance worker (`docs/adapters-contract.md`), started in this way. The suite sets the number of
-    /// workers, the times and the name.
+    /// Returns a pool of the conformance worker (`docs/adapters-contract.md`) that starts in this way. The suite sets
+    /// the number of workers, the timeouts and the name.
     fn pool(&self, way: Way) -> PoolOptions;
 
-    /// Whether the adapter can do this. What it says here is believed: an absent feature's checks are skipped, except that
-    /// values without a form must be refused with their place.
+    /// Returns whether the adapter has a feature. The suite trusts the answer and skips the checks of an absent
+    /// feature. Even then, a value without a form must be rejected with its path.
     fn capability(&self, _feature: Feature) -> Capability {
         Capability::Present
     }
 }
 
-/// How the conformance worker behaves when it is started. Only one that is a process is asked for the last two.
+/// How the conformance worker behaves at its start. Only workers that are processes are started in the last two ways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// It gets ready and serves.
+    /// The worker becomes ready and serves.
     Ready,
-    /// It runs, and never says that it is ready.
+    /// The worker runs, but never reports that it is ready.
     NeverReady,
-    /// It writes `no, thank you` to standard error and exits with status 3 before it is ready.
+    /// The worker writes `no, thank you` to standard error and exits with status 3 before it is ready.
     EndsBeforeReady,
 }
 
 impl Way {
-    /// A word for it, for a worker's command line or environment.
+    /// Returns a word for the way, for a worker's command line or environment.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -37,42 +37,43 @@ impl Way {
     }
 }
 
-/// Whether an adapter can do something.
+/// Whether an adapter has a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Capability {
-    /// It can.
+    /// It has the feature.
     Present,
-    /// It cannot, for this reason: `Absent("JSON has no bytes")`.
+    /// It lacks the feature, for this reason: `Absent("JSON has no bytes")`.
     Absent(&'static str),
 }
 
-/// What not every protocol can do.
+/// A feature that not every protocol has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Feature {
-    /// Its workers are processes.
+    /// Workers are processes.
     Processes,
-    /// Its workers say which commands they have.
+    /// Workers report their commands.
     Commands,
-    /// A worker does several calls at the same time if it is told to.
+    /// A worker executes several calls at the same time if the pool is configured so.
     Concurrency,
-    /// A worker may print, and what it prints is kept.
+    /// A worker may print, and its output is kept.
     Prints,
     /// A worker knows how much of the caller's time is left.
     Deadline,
-    /// A worker knows the session.
+    /// A worker knows the session of a call.
     Sessions,
-    /// A worker knows what the caller sent along.
+    /// A worker gets the metadata of a call.
     Metadata,
     /// A worker can use the tools of the host.
     Tools,
-    /// Integers of 64 bits. Those of other workers end at 2^53, as in JavaScript; larger ones must be refused.
+    /// Integers of 64 bits. Without this feature, integers end at 2^53, as in JavaScript, and larger ones must be
+    /// rejected.
     WideIntegers,
     /// Integers beyond 64 bits.
     BigIntegers,
-    /// Floats are told apart from integers. To other workers 1.0 is 1, as in JavaScript.
+    /// Floats that are distinct from integers. Without this feature, 1.0 is 1, as in JavaScript.
     DistinctFloats,
-    /// Floats that are no numbers: NaN and the infinities.
+    /// Floats that are not finite: NaN and the infinities.
     NonFiniteFloats,
     /// Byte strings.
     Bytes,
@@ -80,19 +81,19 @@ pub enum Feature {
     DateTimes,
     /// Keys of maps that are not text.
     AnyKeys,
-    /// An error has a type.
+    /// Errors have a type.
     ErrorTypes,
-    /// An error has a traceback.
+    /// Errors have a traceback.
     Tracebacks,
-    /// An error has a cause.
+    /// Errors have a cause.
     Causes,
-    /// A result that cannot be sent is an error that names the place.
+    /// A result that cannot be sent is an error that contains the path.
     RefusedResults,
     /// A command can answer with many values.
     Streams,
-    /// A reader that is slow makes the worker wait.
+    /// A slow reader makes the worker wait.
     Backpressure,
-    /// A cancel reaches the function.
+    /// A cancellation reaches the function.
     Cancel,
     /// A worker can die in a call.
     Crash,

@@ -1,4 +1,4 @@
-//! The engine of a check: its own pool, and a state directory that must hold no runs in the end.
+//! The engine of a check: a pool, and a state directory that must not hold a run at the end.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ pub(super) use crate::causes::with_causes as chain;
 use crate::custody::Config;
 use crate::{Builder, CallError, EngineError, Pool, PoolOptions, Restarts, Snakepit, Value};
 
-/// How long something may take that takes milliseconds on a machine with nothing else to do.
-// What is broken on purpose, in the tests of the suite, is to be caught sooner.
+/// The time limit for things that take milliseconds on an idle machine.
+// The suite's own tests break things on purpose and should notice that sooner.
 pub(super) const SOON: Duration = Duration::from_secs(if cfg!(test) { 6 } else { 30 });
 
-/// How often is looked for what only another process can bring about.
+/// How often to look for a change that another process makes.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The tool that workers may ask for: the sum of `a` and `b`.
+/// The tool that workers may use: it returns the sum of `a` and `b`.
 pub(super) const TOOL: &str = "conformance_add";
 
 #[derive(serde::Deserialize)]
@@ -39,12 +39,12 @@ pub(super) struct TestEngine {
 }
 
 impl TestEngine {
-    /// One worker.
+    /// Starts a pool with one worker.
     pub(super) async fn open(subject: &dyn Subject) -> Self {
         Self::with(subject, |pool| pool).await
     }
 
-    /// A pool that is changed before it is started.
+    /// Starts a pool whose options `change` has changed.
     pub(super) async fn with(subject: &dyn Subject, change: impl FnOnce(PoolOptions) -> PoolOptions) -> Self {
         match Self::start(subject, Way::Ready, change).await {
             Ok(engine) => engine,
@@ -52,7 +52,7 @@ impl TestEngine {
         }
     }
 
-    /// Waits until the pool is ready, or says why it is not, and what was asked of the adapter meanwhile.
+    /// Waits until the pool is ready. Otherwise returns the error and the recording of the adapter.
     pub(super) async fn start(
         subject: &dyn Subject,
         way: Way,
@@ -68,7 +68,7 @@ impl TestEngine {
         }
     }
 
-    /// Does not wait until it is ready.
+    /// Starts a pool without waiting until it is ready.
     pub(super) async fn begin(
         subject: &dyn Subject,
         way: Way,
@@ -81,17 +81,17 @@ impl TestEngine {
         }
     }
 
-    /// Its only pool.
+    /// Returns the only pool of the engine.
     pub(super) fn pool(&self) -> &Pool {
         &self.pit.pools()[0]
     }
 
-    /// A path of its own.
+    /// Returns a path in the directory of the check.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    /// A call that must be answered soon.
+    /// Makes a call that must be answered soon.
     pub(super) async fn ask<T: DeserializeOwned + Send + 'static>(
         &self,
         command: &str,
@@ -100,7 +100,7 @@ impl TestEngine {
         soon(command, self.pit.call(command, args)).await
     }
 
-    /// As [`TestEngine::ask`], of what must not fail.
+    /// Like [`TestEngine::ask`], for a call that must not fail.
     pub(super) async fn get<T: DeserializeOwned + Send + 'static>(
         &self,
         command: &str,
@@ -112,13 +112,13 @@ impl TestEngine {
         }
     }
 
-    /// It serves.
+    /// Asserts that the pool serves calls.
     pub(super) async fn assert_serves(&self) {
         let sum: i64 = self.get("add", crate::args! { a: 20, b: 22 }).await;
         assert_eq!(sum, 42, "add answers something else");
     }
 
-    /// A call of `wait` that has begun: its answer, and the file that lets it end.
+    /// Makes a call of `wait` and waits until it has begun. Returns its answer and the file that ends it.
     pub(super) async fn begin_wait(&self, name: &str) -> WaitCall {
         let (started, release) = (self.path(name), self.path(&format!("{name}.release")));
         let args = crate::args! { started: text(&started), release: text(&release) };
@@ -127,7 +127,7 @@ impl TestEngine {
         WaitCall { answer, started, release }
     }
 
-    /// A call of `stubborn` that has begun: nothing but KILL ends it, and it uses no CPU.
+    /// Makes a call of `stubborn` and waits until it has begun. Only KILL ends the call, which uses no CPU.
     pub(super) async fn begin_stubborn(&self) -> tokio::task::JoinHandle<Result<Value, CallError>> {
         let started = self.path("stubborn");
         let args = crate::args! { started: text(&started) };
@@ -136,19 +136,19 @@ impl TestEngine {
         answer
     }
 
-    /// Stops it, and proves that nothing is left and everything was asked for as often as it should be.
+    /// Stops the engine. Asserts that nothing is left and that the adapter was used the right number of times.
     pub(super) async fn close(self) {
         soon("the stop", self.pit.stop()).await;
         self.assert_is_over();
     }
 
-    /// As [`TestEngine::close`], without time for calls.
+    /// Like [`TestEngine::close`], without time for calls.
     pub(super) async fn close_now(self) {
         soon("the stop", self.pit.stop_within(Duration::ZERO)).await;
         self.assert_is_over();
     }
 
-    /// Nothing is left, and everything was asked for as often as it should be.
+    /// Asserts that nothing is left and that the adapter was used the right number of times.
     pub(super) fn assert_is_over(&self) {
         assert_no_runs(self.home.path());
         assert_eq!(self.recording.inits(), 1, "init ran {} times", self.recording.inits());
@@ -156,7 +156,7 @@ impl TestEngine {
     }
 }
 
-/// An engine that is not started yet, the counts of its adapter, and its directory.
+/// Returns an engine that is not started yet, the recording of its adapter, and its directory.
 pub(super) fn plan(
     subject: &dyn Subject,
     way: Way,
@@ -196,7 +196,7 @@ pub(super) struct WaitCall {
 }
 
 impl WaitCall {
-    /// Lets it end, and sees that it does as it should.
+    /// Ends the call, and asserts that it succeeds.
     pub(super) async fn finish(self) {
         create(&self.release);
         match soon("the answer of wait", self.answer).await {
@@ -206,30 +206,30 @@ impl WaitCall {
         }
     }
 
-    /// The function has seen that it was cancelled.
+    /// Asserts that the function noticed its cancellation.
     pub(super) async fn assert_is_cancelled(&self) {
         until("the function sees the cancel", || has_line(&self.started, "cancelled")).await;
     }
 }
 
-/// Makes an empty file.
+/// Creates an empty file.
 pub(super) fn create(path: &Path) {
     if let Err(error) = std::fs::write(path, "") {
         panic!("{}: {error}", path.display());
     }
 }
 
-/// Whether a file that a worker writes has this line.
+/// Reports whether a file that a worker writes has this line.
 pub(super) fn has_line(path: &Path, line: &str) -> bool {
     std::fs::read_to_string(path).unwrap_or_default().lines().any(|it| it == line)
 }
 
-/// A path as a worker gets it.
+/// Returns a path as the text that a worker gets.
 pub(super) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Until something holds that no event tells of, because another process does it.
+/// Polls until a condition holds for which there is no event, because another process causes it.
 pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let mut looks = tokio::time::interval(LOOK);
     let seen = async {
@@ -240,7 +240,7 @@ pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     within(SOON, what, seen).await;
 }
 
-/// Until the recording of the adapter shows something.
+/// Waits until the recording of the adapter satisfies a condition.
 pub(super) async fn noted(recording: &Recording, what: &str, holds: impl Fn(&Recording) -> bool) {
     let mut changes = recording.changes();
     let seen = async {
@@ -251,7 +251,7 @@ pub(super) async fn noted(recording: &Recording, what: &str, holds: impl Fn(&Rec
     within(SOON, what, seen).await;
 }
 
-/// Within the time that everything must be done in.
+/// Awaits work that must finish within [`SOON`].
 pub(super) async fn soon<F: IntoFuture>(what: &str, work: F) -> F::Output {
     within(SOON, what, work).await
 }
@@ -263,7 +263,7 @@ async fn within<F: IntoFuture>(time: Duration, what: &str, work: F) -> F::Output
     done
 }
 
-/// No run is recorded in a state directory: everything that was started is gone.
+/// Asserts that no run is recorded in the state directory. Then everything that was started has ended.
 pub(super) fn assert_no_runs(home: &Path) {
     let left = runs_in(home);
     assert!(left.is_empty(), "runs are left: {left:?}");

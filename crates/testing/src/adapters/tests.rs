@@ -1,4 +1,5 @@
-//! The suite itself is tested: it passes a mock, and catches mocks that are broken on purpose, each with its own words.
+//! Tests of the suite itself: it passes a mock, and rejects mocks that are broken on purpose, each with its own
+//! message.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use snakepit_adapters::mock::{Mock, pool as mock_pool};
 use snakepit_core::worker::Output;
 use snakepit_telemetry::Logging;
 
-/// What is wrong with it.
+/// The fault of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AdapterFault {
     Nothing,
@@ -45,7 +46,7 @@ enum AdapterFault {
     KeepsLateCalls,
 }
 
-/// A mock with a fault: in its commands, or in the adapter around it.
+/// A mock with a fault in its commands or in the adapter around it.
 struct FaultySubject(AdapterFault);
 
 impl Subject for FaultySubject {
@@ -133,7 +134,7 @@ fn commands(fault: AdapterFault) -> Mock {
 struct FaultyAdapter {
     inner: Arc<dyn Adapter>,
     fault: AdapterFault,
-    /// One of its workers has died.
+    /// Whether one of the workers has died.
     dead: watch::Sender<bool>,
 }
 
@@ -185,7 +186,7 @@ impl Handle for FaultyHandle {
             AdapterFault::ReadyTooEarly if *given == 1 => {
                 call.finish(Err(RemoteError::new(RemoteErrorKind::Refused, "it is still starting")));
             }
-            // Its end is never told.
+            // The call never ends.
             AdapterFault::ForgetsCalls if given.is_multiple_of(7) => std::mem::forget(call),
             AdapterFault::AnswersUnknownCommands
                 if !self.introduction().commands.contains(&call.command().into()) =>
@@ -246,14 +247,14 @@ impl Handle for FaultyHandle {
     }
 }
 
-/// Does what `wait` does first.
+/// Does the same as the first step of `wait`.
 fn call_started(call: &Call) {
     let crate::call::Input::One(args) = call.input() else { panic!("one call") };
     let args = args.to_value().expect("arguments");
     std::fs::write(args["started"].as_str().expect("a path"), "started\n").expect("noted");
 }
 
-/// What a check says about it; nothing if it holds.
+/// Returns the message with which a check fails, or `None` if the check holds.
 fn complaint(check: &str, fault: AdapterFault) -> Option<String> {
     let outcome = catch_unwind(AssertUnwindSafe(|| super::run(check, &FaultySubject(fault))));
     match outcome {
@@ -266,7 +267,7 @@ fn complaint(check: &str, fault: AdapterFault) -> Option<String> {
     }
 }
 
-/// Which check catches which fault, and in which words.
+/// The check that catches each fault, and the words of its message.
 const CAUGHT: &[(AdapterFault, &str, &str)] = &[
     (AdapterFault::ReadyTooEarly, "a_worker_that_is_ready_answers", "it is still starting"),
     (AdapterFault::ForgetsCalls, "many_calls_at_once_get_their_own_answers", "echo: not within"),
@@ -323,14 +324,14 @@ fn a_broken_adapter_is_caught_in_words_that_name_the_fault() {
 #[test]
 fn an_adapter_without_a_fault_passes_the_same_checks() {
     for (fault, check, _) in CAUGHT {
-        // Of what the mock can do, it would be skipped.
+        // Without the fault, the mock accepts byte strings, and the check would not test a refusal.
         if *fault != AdapterFault::RefusesWithoutAPlace {
             assert_eq!(complaint(check, AdapterFault::Nothing), None, "{check}");
         }
     }
 }
 
-/// An engine that terminates a worker so many times.
+/// Returns the recording of an engine that terminates a worker this many times.
 async fn engine_that_terminates(times: usize) -> Arc<Recording> {
     let recording = Arc::new(Recording::default());
     let inner = Arc::clone(mock_pool(Mock::new()).adapter());

@@ -1,17 +1,18 @@
-//! Values: each kind comes back as it was, or is refused with its place. None is turned into another one in silence.
+//! Checks of values: each kind comes back unchanged or is rejected with its path. No value silently becomes another
+//! one.
 
 use super::test_engine::{TestEngine, chain};
 use super::{Capability, Feature, Held, Subject, Verdict};
 use crate::value::{BigInt, DateTime, Map, NaiveDateTime};
 use crate::{CallError, Value, args};
 
-/// The value comes back as it was.
+/// Asserts that the value comes back unchanged.
 async fn assert_comes_back(engine: &TestEngine, value: Value) {
     let echoed: Value = engine.get("echo", args! { value: &value }).await;
     assert!(is_same(&echoed, &value), "{value:?} came back as {echoed:?}");
 }
 
-/// As `==`, but NaN is NaN, and a float is no integer.
+/// Like `==`, but NaN equals NaN, and a float never equals an integer.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Float(one), Value::Float(other)) => {
@@ -24,7 +25,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// The value comes back if the adapter says so, and is refused with its place otherwise.
+/// Asserts that the values come back if the adapter has the feature, and are otherwise rejected with their path.
 async fn assert_honest(subject: &dyn Subject, feature: Feature, values: Vec<Value>) -> Verdict {
     let engine = TestEngine::open(subject).await;
     let capability = subject.capability(feature);
@@ -89,13 +90,13 @@ pub(super) async fn floats_stay_floats(subject: &dyn Subject) -> Verdict {
         assert_comes_back(&engine, number.into()).await;
     }
     let capability = subject.capability(Feature::DistinctFloats);
-    // They could be integers.
+    // These floats have integral values.
     for number in [1.0, -0.0, 1e20, 1e300, f64::MAX] {
         if capability == Capability::Present {
             assert_comes_back(&engine, number.into()).await;
         } else {
             let echoed: f64 = engine.get("echo", args! { value: number }).await;
-            // As numbers: -0.0 is 0.
+            // Compared as numbers: -0.0 is 0.
             let order = echoed.partial_cmp(&number);
             assert_eq!(order, Some(std::cmp::Ordering::Equal), "{number:?} came back as {echoed:?}");
         }
@@ -133,7 +134,7 @@ pub(super) async fn date_times_come_back_or_are_refused(subject: &dyn Subject) -
 }
 
 pub(super) async fn keys_of_any_kind_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
-    // Not 1 beside true, nor 0 beside false: in Python they are the same key.
+    // Not 1 beside true, nor 0 beside false, which are the same key in Python.
     let map = Map::from([(Value::from(7), Value::from("seven")), (Value::from(true), Value::from("yes"))]);
     assert_honest(subject, Feature::AnyKeys, vec![map.into()]).await
 }

@@ -1,4 +1,4 @@
-//! A history: what concurrent clients asked of a mailbox, what it answered, and when. The
+//! A history: what concurrent clients requested from a mailbox, what it answered, and when. The
 //! [`checker`](super::checker) judges it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,7 +19,7 @@ pub type Nanoseconds = u64;
 pub struct HistoryMoment {
     /// The number of earlier moments.
     pub order: u64,
-    /// Its time.
+    /// The time of the moment.
     pub time: Nanoseconds,
 }
 
@@ -33,7 +33,7 @@ impl HistoryMoment {
 pub struct BodyDigest(u64);
 
 impl BodyDigest {
-    /// The hash of these bytes.
+    /// Returns the hash of these bytes.
     pub fn of(body: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         body.hash(&mut hasher);
@@ -46,24 +46,24 @@ impl BodyDigest {
 pub struct HistoryEvent {
     /// The client.
     pub who: usize,
-    /// When the client asked.
+    /// When the client made the request.
     pub invoked: HistoryMoment,
-    /// When the mailbox answered; `None` if the client or its process ended before.
+    /// When the mailbox answered. `None` if the client or its process ended earlier.
     pub returned: Option<HistoryMoment>,
-    /// The operation, and its answer.
+    /// The operation and its answer.
     pub what: ClientOperation,
 }
 
-/// An operation, and its result. `None` stands for what nobody knows.
+/// An operation and its result. `None` means that the result is unknown.
 #[derive(Clone, Debug)]
 pub enum ClientOperation {
     /// A message was sent.
     Send {
-        /// Its body.
+        /// The body of the message.
         body: BodyDigest,
-        /// Its id, if the mailbox accepted it.
+        /// The id of the message, if the mailbox accepted it.
         id: Option<MessageId>,
-        /// Whether the mailbox refused it, so that it certainly does not exist.
+        /// Whether the mailbox refused the message. Then it certainly does not exist.
         is_refused: bool,
     },
     /// Messages were received.
@@ -79,18 +79,18 @@ pub enum ClientOperation {
         receipt: Receipt,
         /// How to end it.
         way: LeaseEnd,
-        /// Whether the mailbox accepted that.
+        /// Whether the mailbox accepted the request.
         is_accepted: Option<bool>,
     },
     /// A client asked for a longer or a shorter lease.
     Extend {
         /// The receipt.
         receipt: Receipt,
-        /// Its length from now on.
+        /// The length of the lease from now on.
         lease: Duration,
         /// Whether the lease may become shorter.
         extension: LeaseExtension,
-        /// Whether the mailbox accepted that.
+        /// Whether the mailbox accepted the request.
         is_accepted: Option<bool>,
     },
     /// A purge removed messages.
@@ -109,13 +109,13 @@ pub enum ClientOperation {
 /// A message as a receive returned it.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Its id.
+    /// The id of the message.
     pub id: MessageId,
-    /// Its body.
+    /// The body of the message.
     pub body: BodyDigest,
     /// The receipt of its lease.
     pub receipt: Receipt,
-    /// The delivery count that it carries.
+    /// The delivery count of the message.
     pub number: u32,
 }
 
@@ -126,7 +126,7 @@ pub enum LeaseEnd {
     Ack,
     /// The message is acknowledged with a reply.
     Reply,
-    /// The message failed, and returns to the mailbox.
+    /// The message failed and returns to the mailbox.
     Nack,
     /// The message returns as if it had not been delivered.
     Release,
@@ -135,7 +135,7 @@ pub enum LeaseEnd {
 }
 
 impl LeaseEnd {
-    /// Whether the message is finished by it.
+    /// Reports whether the message is finished after this end.
     pub fn is_done(self) -> bool {
         matches!(self, Self::Ack | Self::Reply)
     }
@@ -161,29 +161,29 @@ impl Default for History {
 }
 
 impl History {
-    /// An empty history.
+    /// Creates an empty history.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// The time since the history began.
+    /// Returns the time since the history began.
     pub fn now(&self) -> Nanoseconds {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// All events so far.
+    /// Returns all events so far.
     pub fn events(&self) -> Vec<HistoryEvent> {
         self.lock().events.clone()
     }
 
-    /// Records something that no client did.
+    /// Records an event that no client caused.
     pub fn mark(&self, what: ClientOperation) {
         let mut log = self.lock();
         let now = self.moment(&mut log);
         log.events.push(HistoryEvent { who: usize::MAX, invoked: now, returned: Some(now), what });
     }
 
-    /// A client that records what it does.
+    /// Returns a client that records its operations.
     pub fn client(self: &Arc<Self>, who: usize, mailbox: &Arc<dyn Mailbox>) -> RecordingClient {
         RecordingClient { who, history: Arc::clone(self), mailbox: Arc::clone(mailbox) }
     }
@@ -197,7 +197,7 @@ impl History {
         HistoryMoment { order: log.moments, time: self.now() }
     }
 
-    /// Records an operation before it is asked for, so that a client that ends meanwhile leaves a trace.
+    /// Records an operation before it is requested. A client that ends meanwhile leaves a trace.
     fn begin(&self, who: usize, what: ClientOperation) -> usize {
         let mut log = self.lock();
         let invoked = self.moment(&mut log);
@@ -214,7 +214,7 @@ impl History {
     }
 }
 
-/// A client that records what it does.
+/// A client that records its operations.
 #[derive(Clone, Debug)]
 pub struct RecordingClient {
     who: usize,
@@ -222,7 +222,7 @@ pub struct RecordingClient {
     mailbox: Arc<dyn Mailbox>,
 }
 
-/// Whether the mailbox accepted the operation; unknown if the backend failed.
+/// Returns whether the mailbox accepted the operation, or `None` if the backend failed.
 fn accepted<T>(outcome: &Result<T, MailboxError>) -> Option<bool> {
     match outcome {
         Ok(_) => Some(true),
@@ -235,18 +235,18 @@ fn receipt_of(message: &Message) -> Receipt {
     message.receipt.clone().expect("a message that was received")
 }
 
-/// The error with which a delivery is nacked. The checker expects to find it.
+/// Returns the error with which a delivery is nacked. The checker expects to find it.
 pub fn nack_error(delivery: u32) -> String {
     format!("delivery {delivery} failed")
 }
 
 impl RecordingClient {
-    /// The client's mailbox.
+    /// Returns the client's mailbox.
     pub fn mailbox(&self) -> &Arc<dyn Mailbox> {
         &self.mailbox
     }
 
-    /// As [`Mailbox::send`].
+    /// Like [`Mailbox::send`].
     pub async fn send(&self, body: Vec<u8>, options: SendOptions) -> Result<MessageId, MailboxError> {
         let what = ClientOperation::Send { body: BodyDigest::of(&body), id: None, is_refused: false };
         let event = self.history.begin(self.who, what);
@@ -260,7 +260,7 @@ impl RecordingClient {
         outcome
     }
 
-    /// As [`Mailbox::receive`].
+    /// Like [`Mailbox::receive`].
     pub async fn receive(&self, options: ReceiveOptions) -> Result<Vec<Message>, MailboxError> {
         let what = ClientOperation::Receive { lease: options.visibility_timeout, deliveries: Vec::new() };
         let event = self.history.begin(self.who, what);
@@ -300,36 +300,36 @@ impl RecordingClient {
         outcome
     }
 
-    /// As [`Mailbox::ack`].
+    /// Like [`Mailbox::ack`].
     pub async fn ack(&self, message: &Message) -> Result<(), MailboxError> {
         self.end(message, LeaseEnd::Ack, self.mailbox.ack(&receipt_of(message))).await
     }
 
-    /// As [`Mailbox::nack`], with [`nack_error`] as its error.
+    /// Like [`Mailbox::nack`], with [`nack_error`] as its error.
     pub async fn nack(&self, message: &Message, pause: Duration) -> Result<(), MailboxError> {
         let error = nack_error(message.delivery_count);
         let options = NackOptions::new().visibility(pause).error(error);
         self.end(message, LeaseEnd::Nack, self.mailbox.nack(&receipt_of(message), options)).await
     }
 
-    /// As [`Mailbox::release`].
+    /// Like [`Mailbox::release`].
     pub async fn release(&self, message: &Message) -> Result<(), MailboxError> {
         self.end(message, LeaseEnd::Release, message.release()).await
     }
 
-    /// As [`Mailbox::bury`].
+    /// Like [`Mailbox::bury`].
     pub async fn bury(&self, message: &Message, reason: DeadReason) -> Result<(), MailboxError> {
         self.end(message, LeaseEnd::Bury, self.mailbox.bury(&receipt_of(message), reason)).await
     }
 
-    /// As [`Mailbox::reply`].
+    /// Like [`Mailbox::reply`].
     pub async fn reply(&self, message: &Message, body: Vec<u8>) -> Result<(), MailboxError> {
         let receipt = receipt_of(message);
         let act = async { self.mailbox.reply(&receipt, body, SendOptions::new()).await.map(drop) };
         self.end(message, LeaseEnd::Reply, act).await
     }
 
-    /// As [`Mailbox::extend`].
+    /// Like [`Mailbox::extend`].
     pub async fn extend(
         &self,
         message: &Message,
@@ -348,7 +348,7 @@ impl RecordingClient {
         outcome
     }
 
-    /// As [`Mailbox::purge`].
+    /// Like [`Mailbox::purge`].
     pub async fn purge(&self) -> Result<u64, MailboxError> {
         let event = self.history.begin(self.who, ClientOperation::Purge { messages: None });
         let outcome = self.mailbox.purge().await;
@@ -360,7 +360,7 @@ impl RecordingClient {
         outcome
     }
 
-    /// As [`Mailbox::redrive`] for all dead letters.
+    /// Like [`Mailbox::redrive`] for all dead letters.
     pub async fn redrive(&self) -> Result<u64, MailboxError> {
         let event = self.history.begin(self.who, ClientOperation::Redrive);
         let outcome = self.mailbox.redrive(None).await;
@@ -372,22 +372,22 @@ impl RecordingClient {
 /// A dead letter at the end of a history.
 #[derive(Clone, Debug)]
 pub struct FoundDeadLetter {
-    /// Its id.
+    /// The id of the message.
     pub id: MessageId,
-    /// Its body.
+    /// The body of the message.
     pub body: BodyDigest,
-    /// Why it died.
+    /// The reason why the message died.
     pub reason: DeadReason,
-    /// How often it was delivered.
+    /// The number of its deliveries.
     pub deliveries: u32,
-    /// The attempts that it remembers.
+    /// The attempts that the dead letter remembers.
     pub attempts: Vec<Attempt>,
 }
 
 /// The state of a mailbox after its last client has finished.
 #[derive(Clone, Debug)]
 pub struct FinalState {
-    /// When it was read.
+    /// When the state was read.
     pub at: Nanoseconds,
     /// The messages that could still be received.
     pub present: Vec<(MessageId, BodyDigest)>,
@@ -398,7 +398,7 @@ pub struct FinalState {
 }
 
 impl FinalState {
-    /// Reads the state of a mailbox that nobody uses any more.
+    /// Reads the state of a mailbox that is no longer in use.
     pub async fn of(history: &History, mailbox: &dyn Mailbox) -> Result<Self, MailboxError> {
         let seen = mailbox.peek(1_000_000).await?;
         let dead = mailbox.dead_letters(1_000_000).await?;

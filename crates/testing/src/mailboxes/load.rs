@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::history::{History, RecordingClient};
 use fastrand::Rng;
 
-/// The clients, and what they do.
+/// The number and the behaviour of the clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLoad {
     /// Clients that send.
@@ -21,22 +21,23 @@ pub struct ClientLoad {
     pub consumers: usize,
     /// The number of messages that each producer sends.
     pub messages: usize,
-    /// The length of short leases; long ones last four times as long. Choose it so that some leases lapse, and most do not.
+    /// The length of short leases. Long leases last four times as long. Choose it so that some leases lapse, but most
+    /// do not.
     pub lease: Duration,
     /// The seed of all random choices.
     pub seed: u64,
-    /// When consumers give up on a mailbox that does not become empty.
+    /// The time after which consumers give up on a mailbox that does not become empty.
     pub patience: Duration,
 }
 
 impl ClientLoad {
-    /// The most receives of a consumer: far more than a correct backend needs.
+    /// Returns the maximum number of receives of a consumer, which is far more than a correct backend needs.
     fn most_receives(&self) -> usize {
         500 + self.producers * self.messages * 2
     }
 }
 
-/// Consumers never acknowledge a body that begins with this.
+/// The prefix of bodies that consumers never acknowledge.
 const POISON: &str = "poison";
 
 /// Runs the clients until all messages are acknowledged or dead, or until their patience ends.
@@ -87,7 +88,7 @@ struct LoadConsumer {
     random: Rng,
     /// Messages to acknowledge too late, and when.
     late: Vec<(Instant, Message)>,
-    /// Messages that were returned, and whose old receipts are used once more.
+    /// Messages that were returned. Their old receipts are used once more.
     old: Vec<Message>,
 }
 
@@ -127,7 +128,7 @@ impl LoadConsumer {
     async fn handle(&mut self, message: Message, lease: Duration) -> Result<(), MailboxError> {
         let client = self.client.clone();
         if message.body.starts_with(POISON.as_bytes()) {
-            // Some consumers crash on it without an answer.
+            // Some consumers crash on the message without an answer.
             if self.random.u64(..3) == 0 {
                 return Ok(());
             }
@@ -169,7 +170,7 @@ impl LoadConsumer {
         }
     }
 
-    /// Uses the receipts of messages that were held too long or returned. None of them should be accepted.
+    /// Uses the receipts of messages that were held too long or returned. The mailbox should accept none of them.
     async fn try_late(&mut self) -> Result<(), MailboxError> {
         let now = Instant::now();
         let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|(at, _)| *at <= now);
@@ -187,7 +188,7 @@ impl LoadConsumer {
     }
 }
 
-/// Ignores an expired receipt: whether it should have expired is for the checker to judge.
+/// Ignores an expired receipt. The checker judges whether it should have expired.
 fn expected(outcome: Result<(), MailboxError>) -> Result<(), MailboxError> {
     if let Err(MailboxError::ReceiptExpired) = outcome { Ok(()) } else { outcome }
 }

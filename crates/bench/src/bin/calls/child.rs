@@ -12,13 +12,13 @@ use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use snakepit_bench::BenchResult;
 
-/// The size that our sockets have, too: a megabyte then travels without a pause.
+/// The same size as our sockets have: a megabyte then travels without a pause.
 const SOCKET_BUFFER: usize = 4 << 20;
 
 /// A process and the group that it leads.
 pub(crate) struct PythonChild {
     child: Child,
-    /// How long it may take to exit once its stdin is closed.
+    /// The time to exit after its stdin is closed.
     grace: Duration,
 }
 
@@ -27,7 +27,7 @@ impl PythonChild {
         Ok(Self { child: command.process_group(0).spawn()?, grace: Duration::ZERO })
     }
 
-    /// Starts it with one end of a socket pair as descriptor 0, and returns the other end.
+    /// Starts the process with one end of a socket pair as descriptor 0, and returns the other end.
     pub(crate) fn with_socket(command: &mut Command) -> BenchResult<(Self, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         for end in [&ours, &theirs] {
@@ -40,12 +40,12 @@ impl PythonChild {
             }
         }
         let child = Self::start(command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()))?;
-        // A `Command` keeps its descriptors, and thus the child's end of the socket, until it is dropped.
+        // A `Command` keeps its descriptors, and with them the child's end of the socket, until it is dropped.
         command.stdin(Stdio::null());
         Ok((child, ours))
     }
 
-    /// Starts it with pipes for orders and answers, and reads its first line.
+    /// Starts the process with pipes for orders and answers, and reads its first line.
     pub(crate) fn with_pipes(command: &mut Command) -> BenchResult<(Self, ChildPipes, String)> {
         let mut child = Self::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let orders = child.child.stdin.take().expect("piped");
@@ -55,7 +55,7 @@ impl PythonChild {
         Ok((child, pipes, first))
     }
 
-    /// Starts it with a stdin that closes when the child is dropped, or when this process dies.
+    /// Starts the process with a stdin that closes when the child is dropped or this process dies.
     pub(crate) fn with_open_stdin(command: &mut Command) -> BenchResult<Self> {
         Self::start(command.stdin(Stdio::piped()))
     }
@@ -70,7 +70,7 @@ impl PythonChild {
         self.child.id() as i32
     }
 
-    /// Waits for the child's exit for at most `time`, and returns whether it has exited.
+    /// Waits at most `time` for the child to exit, and returns whether it has exited.
     pub(crate) fn ends_within(&self, time: Duration) -> BenchResult<bool> {
         let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
         let time = Timespec::try_from(time)?;
@@ -81,7 +81,7 @@ impl PythonChild {
 impl Drop for PythonChild {
     fn drop(&mut self) {
         let _ = self.ends_within(self.grace);
-        // Signalling the group is safe: this process made it, and has not reaped its leader yet.
+        // Signalling the group is safe, because this process created it and has not reaped its leader yet.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
     }

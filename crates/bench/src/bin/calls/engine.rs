@@ -25,7 +25,7 @@ pub(crate) enum Codec {
     Auto,
     /// `msgspec` from the start, if the interpreter has it.
     Msgspec,
-    /// The SDK's own, as if `msgspec` could not be imported.
+    /// The SDK's own codec, as if `msgspec` could not be imported.
     Own,
 }
 
@@ -34,22 +34,23 @@ pub(crate) enum Codec {
 pub(crate) enum CallTransport {
     /// Frames over an inherited socket.
     Socket,
-    /// The gRPC adapter, which is compiled in with its peer.
+    /// The gRPC adapter, which is compiled in together with its peer.
     Grpc,
     /// Lines of JSON, to a worker without the SDK.
     Stdio,
-    /// HTTP, to a worker of the standard library alone.
+    /// HTTP, to a worker that uses only the standard library.
     Http,
 }
 
 impl CallTransport {
-    /// JSON has no bytes, so these transports carry the same number of letters instead.
+    /// Reports whether the transport carries bytes. JSON has none, so the other transports carry the same number of
+    /// letters.
     fn has_bytes(self) -> bool {
         matches!(self, Self::Socket | Self::Grpc)
     }
 }
 
-/// How the measured pool is set up.
+/// The setup of the measured pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolShape {
     pub(crate) workers: usize,
@@ -57,21 +58,21 @@ pub(crate) struct PoolShape {
     pub(crate) over: CallTransport,
 }
 
-/// A pool whose workers are all ready. Dropping it stops the engine and waits until every process is gone.
+/// A pool whose workers are all ready. Dropping it stops the engine and waits until every process has ended.
 ///
-/// Its worker has three commands: `echo(data)` answers its bytes, `count(n)` streams the numbers below n, and
-/// `tiny(number)` answers the next number.
+/// Its worker has three commands: `echo(data)` returns its bytes, `count(n)` streams the numbers below n, and
+/// `tiny(number)` returns the next number.
 pub(crate) trait MeasuredPool: EchoCaller {
     /// Reads a stream of `items` numbers from one worker to its end.
     fn stream(&mut self, items: usize) -> BenchResult<()>;
 
-    /// Makes `calls` calls of `tiny` through `map`, and checks every result.
+    /// Makes `calls` calls of `tiny` through `map` and checks every result.
     fn map(&mut self, calls: usize) -> BenchResult<()>;
 
-    /// The pids of the workers, not of their shims.
+    /// Returns the pids of the workers, not of their shims.
     fn worker_pids(&self) -> BenchResult<Vec<i32>>;
 
-    /// Changes the number of workers, and waits until they are ready, or gone.
+    /// Changes the number of workers and waits until they are ready or have ended.
     fn scale(&mut self, workers: usize) -> BenchResult<()>;
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn start(
     shape: PoolShape,
 ) -> BenchResult<Availability<Box<dyn MeasuredPool>>> {
     let home = tempfile::tempdir()?;
-    // The peer's client runs on one thread, and a second one would cost each call extra.
+    // The peer's client runs on one thread, and a second thread would make each call slower.
     let threads = match shape.over {
         CallTransport::Grpc => 1,
         CallTransport::Socket | CallTransport::Stdio | CallTransport::Http => 2,
@@ -145,7 +146,7 @@ impl Drop for RunningEngine {
     }
 }
 
-/// Echoes `calls` payloads, one after another.
+/// Echoes `calls` payloads one after another.
 async fn echoes(pit: Snakepit, over: CallTransport, bytes: usize, calls: usize) -> TaskResult<Vec<Duration>> {
     if over.has_bytes() {
         echoes_of(pit, Blob::from(vec![b'x'; bytes]), |echoed| echoed.len() == bytes, calls).await
@@ -256,7 +257,7 @@ impl MeasuredPool for RunningEngine {
 /// Waits for the exit of a process that is not a child of this one.
 fn gone(pid: i32) -> BenchResult<()> {
     let pid = rustix::process::Pid::from_raw(pid).ok_or("pid 0")?;
-    // A process that is already gone has no descriptor.
+    // A process that has ended already has no pidfd.
     let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
         return Ok(());
     };

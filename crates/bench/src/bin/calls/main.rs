@@ -1,8 +1,9 @@
-//! Benchmarks of calls: one table, ours beside floors and peers, measured by turns in the same run.
+//! Benchmarks of calls: one table of our numbers beside floors and peers, measured by turns in the same run.
 //!
-//! `bench-calls` prints the table, and `--write` also writes it to `docs/bench/calls.md`. `--quick` takes few rounds and
-//! fails only where a busy machine is no excuse. Words select parts: `bench-calls one many`. The peers need
-//! `--features peers` and the environment that `crates/bench/bench-venv` makes; the row of an absent peer says so.
+//! `bench-calls` prints the table, and `--write` also writes it to `docs/bench/calls.md`. `--quick` takes few rounds
+//! and fails only if a busy machine is no excuse. Words select parts: `bench-calls one many`. The peers need
+//! `--features peers` and the environment that `crates/bench/bench-venv` creates. The row of an absent peer states that
+//! it is absent.
 
 mod child;
 mod engine;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use python::BenchPython;
 use snakepit_bench::{BenchProgram, Effort};
 
-/// What every part gets.
+/// The input of every part.
 struct CallBench {
     effort: Effort,
     python: BenchPython,

@@ -1,4 +1,4 @@
-//! The participants: ours in its variants, the floors and the peers, and how each is started.
+//! The participants: our variants, the floors and the peers, and how each is started.
 
 use snakepit_bench::BenchResult;
 
@@ -12,7 +12,7 @@ use crate::pinning::{self, CallerWithPids};
 use crate::python::BenchPython;
 use crate::turns::{Availability, EchoCaller};
 
-/// How many calls a worker of ours or of a floor may hold.
+/// The number of calls that a worker of ours or of a floor may hold.
 pub(crate) const WINDOW: usize = 64;
 
 /// A participant.
@@ -40,7 +40,7 @@ pub(crate) enum Participant {
 }
 
 impl Participant {
-    /// The peers that ours is compared with.
+    /// The peers that we compare our numbers with.
     pub(crate) const PEERS: [Self; 7] = [
         Self::GrpcSync,
         Self::GrpcAio,

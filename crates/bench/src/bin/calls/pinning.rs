@@ -1,7 +1,7 @@
-//! Pins participants to cores: threads and processes inherit the affinity of their creator.
+//! Pins participants to cores. Threads and processes inherit the affinity of their creator.
 //!
-//! Where the kernel puts a woken process decides most of a small call's time: beside its waker (no core has to wake
-//! up) or on an idle core. Unpinned, that is the kernel's choice, and it may differ between two participants.
+//! Most of a small call's time depends on where the kernel puts a woken process: beside its waker, where no core has to
+//! wake up, or on an idle core. Without pinning, the kernel chooses, and may choose differently for two participants.
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -12,7 +12,7 @@ use crate::turns::{Availability, CallPace, CallTimes, EchoCaller};
 /// A participant, and the pids of its workers.
 pub(crate) type CallerWithPids = (Box<dyn EchoCaller>, Vec<i32>);
 
-/// A caller that is pinned to one core, and called from it.
+/// A caller that is pinned to one core and called from that core.
 struct PinnedCaller {
     caller: Box<dyn EchoCaller>,
     core: usize,

@@ -1,17 +1,17 @@
-//! The interpreter that all participants run, and what it can import.
+//! The interpreter that all participants run, and the modules that it can import.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use snakepit_bench::{BenchResult, python};
 
-/// The path of the interpreter itself: a launcher would cost more than what is measured.
+/// The path of the interpreter itself. A launcher would cost more than what is measured.
 pub(crate) struct BenchPython {
     path: PathBuf,
 }
 
 impl BenchPython {
-    /// The environment of the benchmarks, else `python3`.
+    /// Finds the environment of the benchmarks, or else `python3`.
     pub(crate) fn find() -> BenchResult<Self> {
         if let Some(path) = python::environment()? {
             return Ok(Self { path });
@@ -25,12 +25,12 @@ impl BenchPython {
         &self.path
     }
 
-    /// A script of this benchmark. It is a file because `multiprocessing` imports it again.
+    /// Returns the path of a script of this benchmark. It is a file because `multiprocessing` imports it again.
     pub(crate) fn script(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/calls/python").join(name)
     }
 
-    /// Whether a module can be imported; the error is the sentence for its row.
+    /// Checks whether a module can be imported. The error is the text for its row.
     pub(crate) fn has(&self, module: &str) -> Result<(), String> {
         let found = ask(
             &self.path,
@@ -42,7 +42,7 @@ impl BenchPython {
         }
     }
 
-    /// The versions of everything that has a row.
+    /// Returns the versions of everything that has a row.
     pub(crate) fn describe(&self) -> BenchResult<String> {
         let versions = ask(
             &self.path,

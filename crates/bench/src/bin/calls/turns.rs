@@ -1,4 +1,4 @@
-//! Turns: participants are measured one after another in each round, so that noise hits all of them alike.
+//! Turns: participants are measured one after another in each round, so that noise affects all of them alike.
 
 use std::time::Duration;
 
@@ -6,22 +6,23 @@ use snakepit_bench::{BenchResult, Comparand, ReportRow, RowTarget, SampleSet, Si
 
 /// Something that answers a payload with the same payload.
 pub(crate) trait EchoCaller {
-    /// Makes `calls` calls, one after another.
+    /// Makes `calls` calls one after another.
     fn one(&mut self, bytes: usize, calls: usize) -> BenchResult<CallTimes>;
 
-    /// Makes `calls` calls, with at most `in_flight` at a time for each worker.
+    /// Makes `calls` calls, with at most `in_flight` at a time per worker.
     fn many(&mut self, bytes: usize, calls: usize, in_flight: usize) -> BenchResult<CallTimes>;
 
-    /// Decides how many calls make a turn that is long enough to measure and short enough to be fair.
+    /// Returns the pace, which decides how many calls make a turn that is long enough to measure and short enough to be
+    /// fair.
     fn pace(&self) -> CallPace;
 }
 
 /// The order of magnitude of a caller's throughput.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallPace {
-    /// Hundreds of thousands of calls a second.
+    /// Hundreds of thousands of calls per second.
     Fast,
-    /// Thousands.
+    /// Thousands of calls per second.
     Slow,
 }
 
@@ -41,7 +42,7 @@ impl CallTimes {
     }
 }
 
-/// A participant that was started, or why it was not.
+/// A participant that was started, or the reason why it was not.
 pub(crate) enum Availability<T> {
     Available(T),
     Absent(String),
@@ -89,7 +90,7 @@ pub(crate) fn by_turns<T>(
     Ok(values)
 }
 
-/// The number of a turn from which the ratio comes.
+/// The number of a turn that the ratio is computed from.
 #[derive(Clone, Copy)]
 pub(crate) enum HeadlineMetric {
     Latency,
@@ -123,7 +124,7 @@ impl HeadlineMetric {
         }
     }
 
-    /// A row of the table from two participants' turns.
+    /// Returns a row of the table from the turns of two participants.
     pub(crate) fn row(
         self,
         what: String,
@@ -136,7 +137,7 @@ impl HeadlineMetric {
     }
 }
 
-/// One number for each turn.
+/// Converts one number per turn.
 pub(crate) fn plain(values: &TurnValues<f64>) -> Side {
     match values {
         Availability::Available(values) => values.iter().copied().collect::<SampleSet>().into(),
@@ -144,7 +145,7 @@ pub(crate) fn plain(values: &TurnValues<f64>) -> Side {
     }
 }
 
-/// A number of bytes with the largest unit that divides it.
+/// Formats a number of bytes with the largest unit that divides it.
 pub(crate) fn show_bytes(bytes: usize) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),

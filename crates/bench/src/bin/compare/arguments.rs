@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The arguments of the command line.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use crate::PROGRAMS;
 
 const USAGE: &str = "usage: bench-compare [--rounds N] [--full] OLD_DIR NEW_DIR [PROGRAM…]";
 
-/// Nine pairs give an interval that one outlier on either side does not widen; fewer than six give none.
+/// Nine pairs give an interval that one outlier on either side does not widen. Fewer than six give none.
 const ROUNDS: usize = 9;
 
-/// The directories of both builds, and how much is measured.
+/// The directories of both builds, and how much to measure.
 pub(crate) struct CompareArguments {
     pub(crate) old: PathBuf,
     pub(crate) new: PathBuf,

@@ -1,7 +1,7 @@
-//! Compares two builds: runs the old and the new binary of every benchmark by turns, and judges each row.
+//! Compares two builds: runs the old and the new binary of every benchmark by turns and judges each row.
 //!
-//! `bench-compare [--rounds N] [--full] OLD_DIR NEW_DIR [PROGRAM…]` prints the median ratio of new to old cost with a 95 %
-//! interval for each row. It exits with 1 if a row is worse, and with 2 if a program could not be run.
+//! `bench-compare [--rounds N] [--full] OLD_DIR NEW_DIR [PROGRAM…]` prints for each row the median ratio of new to old
+//! cost with a 95 % interval. It exits with 1 if a row is worse, and with 2 if a program could not be run.
 
 mod arguments;
 mod page;
@@ -14,7 +14,7 @@ use snakepit_bench::comparison::BuildComparison;
 use snakepit_bench::program::fail;
 use snakepit_bench::{BenchResult, Effort, python};
 
-/// Each benchmark, and the option by which it takes few rounds.
+/// Each benchmark and the option with which it takes few rounds.
 const PROGRAMS: [(&str, &str); 6] = [
     ("bench", "--smoke"),
     ("bench-calls", "--quick"),
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How many rows are worse.
+/// Compares the builds and returns how many rows are worse.
 fn compare(args: &[String]) -> BenchResult<usize> {
     let arguments = CompareArguments::parse(args)?;
     let mut worse = 0;
@@ -49,7 +49,7 @@ fn compare(args: &[String]) -> BenchResult<usize> {
         for round in 0..arguments.rounds {
             eprintln!("{program}: round {} of {}", round + 1, arguments.rounds);
             let run = |dir: &Path| run(&dir.join(program), options);
-            // Whoever runs second finds a warmer machine, so the builds take turns at it.
+            // The second program runs on a warmer machine, so the builds take turns at being second.
             let (old, new) = if round % 2 == 0 {
                 let old = run(&arguments.old)?;
                 (old, run(&arguments.new)?)
@@ -67,11 +67,11 @@ fn compare(args: &[String]) -> BenchResult<usize> {
     Ok(worse)
 }
 
-/// What the program prints. A missed target is no obstacle: the other build may miss it, too.
+/// Runs a program and returns its output. A missed target is not an error, because the other build may miss it, too.
 fn run(program: &Path, options: &[&str]) -> BenchResult<String> {
     let mut command = Command::new(program);
     command.args(options);
-    // Each build would look beside itself, and one of them might find none.
+    // Each build would search beside itself, and one of them might find no environment.
     if let Some(interpreter) = python::environment()? {
         command.env(python::VARIABLE, interpreter);
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use snakepit_bench::comparison::{Build, BuildComparison, CostRatio, RowVerdict};
 
-/// A table in Markdown, and how many of its rows are worse.
+/// A table in Markdown, and the number of its rows that are worse.
 pub(crate) struct ComparisonTable {
     pub(crate) text: String,
     pub(crate) worse: usize,

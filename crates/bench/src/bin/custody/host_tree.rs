@@ -20,12 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A host that is ready, and all its descendants.
 pub(crate) struct HostTree {
     host: Child,
-    /// The host first.
+    /// The host comes first.
     members: Vec<OwnedFd>,
 }
 
 impl HostTree {
-    /// Starts the host, and waits until it prints `ready` and the tree has `size` processes, the host included.
+    /// Starts the host and waits until it prints `ready` and the tree has `size` processes, including the host.
     pub(crate) fn start(command: &mut Command, size: usize) -> BenchResult<Self> {
         let mut host = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -37,7 +37,7 @@ impl HostTree {
         let host_fd = open(host.id() as i32)?;
         let mut tree = Self { host, members: vec![host_fd] };
         let began = Instant::now();
-        // A missing process would falsify the time: custody starts one shim ahead of need, after it has answered.
+        // A missing process would distort the time. Custody starts one spare shim after it has answered.
         loop {
             let below = descendants(tree.host.id() as i32)?;
             if below.len() + 1 == size {
@@ -52,7 +52,7 @@ impl HostTree {
         }
     }
 
-    /// Kills the host with SIGKILL, and returns the time until the last process of the tree is gone.
+    /// Kills the host with SIGKILL and returns the time until the last process of the tree has ended.
     pub(crate) fn kill(mut self) -> BenchResult<Duration> {
         let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (at, member) in self.members.iter().enumerate() {
@@ -80,7 +80,7 @@ impl HostTree {
         Ok(took)
     }
 
-    /// Gives the start time to leave the processors. An early death of the host ends the wait with an error.
+    /// Waits a moment for the effects of the start to settle. If the host dies early, returns an error.
     fn settle(&self) -> BenchResult<()> {
         let mut host = [PollFd::new(&self.members[0], PollFlags::IN)];
         let while_alive = Timespec::try_from(Duration::from_millis(20))?;
@@ -93,7 +93,7 @@ impl HostTree {
 
 impl Drop for HostTree {
     fn drop(&mut self) {
-        // Only after a failure is anyone left; the pidfds make sure that the signal meets the right processes.
+        // Processes are left only after a failure. The pidfds make sure that the signal reaches the right ones.
         for member in &self.members {
             let _ = pidfd_send_signal(member, Signal::KILL);
         }
@@ -106,7 +106,7 @@ fn open(pid: i32) -> BenchResult<OwnedFd> {
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// All descendants of `root`, by their parents in `/proc`.
+/// Returns all descendants of `root`, found by their parents in `/proc`.
 pub(crate) fn descendants(root: i32) -> BenchResult<Vec<i32>> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -132,7 +132,7 @@ fn parent_of(pid: i32) -> Option<i32> {
     after_name.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Makes this process a subreaper that reaps orphans: not every machine's init does.
+/// Makes this process a subreaper that reaps orphans, because not every machine's init does.
 pub(crate) struct Subreaper(());
 
 impl Subreaper {

@@ -1,4 +1,4 @@
-//! The time from `kill -9` of the host until the last process is gone, for each tier beside its own mechanism.
+//! The time from `kill -9` of the host until the last process has ended, for each tier beside its own mechanism.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,11 +8,11 @@ use snakepit_bench::{BenchReport, Comparand, ReportRow, RowTarget, SampleSet, Un
 use crate::host_tree::{HostTree, Subreaper};
 use crate::{BenchResult, CustodyBench, roles};
 
-/// A tier, and the floor's tree of the same mechanism with nothing but PDEATHSIG.
+/// A tier, and the floor's tree with the same mechanism and only PDEATHSIG.
 const PAIRS: [(&str, &str); 4] =
     [("group", "chain"), ("shim", "chain"), ("auto", "chain"), ("namespace", "pidns-proc")];
 
-/// Numbers of workers, and the rounds for each.
+/// Numbers of workers, each with its rounds.
 const SIZES: [(usize, usize); 4] = [(1, 60), (10, 40), (100, 21), (500, 9)];
 
 /// The program that the workers run, on both sides.
@@ -43,15 +43,15 @@ fn pair(
     workers: usize,
     rounds: usize,
 ) -> BenchResult<ReportRow> {
-    // Host, keeper, and a shim and a program for each worker.
+    // Host, keeper, and a shim and a program per worker.
     let size = 2 + 2 * workers;
     let (mut ours, mut plain) = (SampleSet::default(), SampleSet::default());
-    // All rounds share it, as in production: the keeper's program stays there between runs.
+    // All rounds share the directory, as in production: the keeper's program stays there between runs.
     let state = bench.scratch.join(format!("kill-{tier}"));
     for _ in 0..rounds {
         let mut host = Command::new(std::env::current_exe()?);
         host.args(["host", tier, &workers.to_string()]).arg(&state);
-        // Custody starts one shim, with a process at its gate, ahead of need.
+        // Custody starts one spare shim with a process at its gate.
         let tree = HostTree::start(&mut host, size + 2)?;
         ours.push_time(tree.kill()?);
 
@@ -72,7 +72,7 @@ fn pair(
     })
 }
 
-/// Compiles the floor as the keeper is compiled: static, small, without symbols.
+/// Compiles the floor like the keeper: static, small, without symbols.
 fn compile_floor(scratch: &Path) -> BenchResult<PathBuf> {
     let program = scratch.join("floor");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/floor.rs");

@@ -39,7 +39,7 @@ pub(crate) fn measure(bench: &CustodyBench, report: &mut BenchReport) -> BenchRe
     Ok(())
 }
 
-/// A host that spawns when told to; see `roles`.
+/// A host that spawns on request. See `roles`.
 struct SpawnerHost {
     process: Child,
     answers: BufReader<ChildStdout>,
@@ -61,7 +61,7 @@ impl SpawnerHost {
         }
     }
 
-    /// Seconds until the program ran.
+    /// Returns the seconds until the program ran.
     fn once(&mut self, way: &str) -> BenchResult<f64> {
         writeln!(self.process.stdin.as_mut().expect("piped"), "{way}")?;
         Ok(self.answer()?.parse::<f64>()? / 1e9)

@@ -11,7 +11,7 @@ use crate::ledger_writer::{Common, Ledger};
 use crate::record::RecordKind;
 use crate::{BenchResult, CustodyBench};
 
-/// Appends of one turn; a single one is too short for the clock.
+/// The appends of one turn. A single one is too short for the clock.
 const TURN: u32 = 500;
 
 /// The bytes of each write of the floor.

@@ -1,11 +1,11 @@
-//! Benchmarks of custody: one table, each number beside its floor, measured by turns in the same run.
+//! Benchmarks of custody: one table of numbers beside their floors, measured by turns in the same run.
 //!
-//! `bench` prints the table, and `--write` also writes it to `docs/bench/custody.md`. `--smoke` takes few rounds and fails
-//! only where a busy machine is no excuse. Words select parts: `bench kill`.
+//! `bench` prints the table, and `--write` also writes it to `docs/bench/custody.md`. `--smoke` takes few rounds and
+//! fails only if a busy machine is no excuse. Words select parts: `bench kill`.
 
 #![expect(clippy::cast_precision_loss, reason = "statistics over small counts")]
 
-// The keeper's own files: the ledger's writer is private to custody, and a benchmark does not make it public.
+// The keeper's own files. The ledger's writer is private to custody, and a benchmark is no reason to make it public.
 #[path = "../../../../custody/src/keeper/ledger.rs"]
 #[expect(dead_code, reason = "only appending is measured")]
 mod ledger_writer;
@@ -32,10 +32,10 @@ use std::process::ExitCode;
 
 use snakepit_bench::{BenchProgram, BenchResult, Effort};
 
-/// What every part gets.
+/// The input of every part.
 struct CustodyBench {
     effort: Effort,
-    /// On a real disk, and removed at the end.
+    /// The directory is on a real disk and is removed at the end.
     scratch: PathBuf,
 }
 
@@ -65,14 +65,14 @@ fn main() -> ExitCode {
 impl CustodyBench {
     fn new(effort: Effort) -> BenchResult<Self> {
         raise_descriptor_limit()?;
-        // Not /tmp, which may be memory: the ledger's floor is a disk's.
+        // Not in /tmp, which may be in memory: the ledger's floor is that of a disk.
         let scratch =
             std::env::current_exe()?.with_file_name(format!("bench-scratch-{}", std::process::id()));
         fs::create_dir_all(&scratch)?;
         Ok(Self { effort, scratch })
     }
 
-    /// The largest number of workers that is measured.
+    /// Returns the largest number of workers to measure.
     fn most_workers(&self) -> usize {
         match self.effort {
             Effort::Full => usize::MAX,
@@ -89,7 +89,7 @@ impl Drop for CustodyBench {
     }
 }
 
-/// 500 workers are 1001 processes, and each is watched through a descriptor.
+/// Raises the limit of descriptors. 500 workers are 1001 processes, and each is watched through a descriptor.
 fn raise_descriptor_limit() -> BenchResult<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -7,7 +7,7 @@ use snakepit_bench::{BenchReport, Comparand, ReportRow, RowTarget, SampleSet, Un
 
 use crate::{BenchResult, CustodyBench, roles};
 
-/// How many runs live in the full state directory.
+/// The number of live runs in the full state directory.
 const MANY: usize = 500;
 
 pub(crate) fn measure(bench: &CustodyBench, report: &mut BenchReport) -> BenchResult<()> {

@@ -11,7 +11,7 @@ use snakepit_custody::{Command, Config, Containment, Run, Stdio};
 use crate::BenchResult;
 use crate::kill::WORKER;
 
-/// Runs the role that the arguments name, if they name one.
+/// Plays the role that the arguments name, if they name one.
 pub(crate) fn play(args: &[String]) -> Option<ExitCode> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let played = match args.as_slice() {
@@ -29,7 +29,7 @@ pub(crate) fn play(args: &[String]) -> Option<ExitCode> {
     })
 }
 
-/// A run in the given tier with a state directory of its own.
+/// Opens a run in the given tier with its own state directory.
 pub(crate) fn open(tier: &str, state: &Path) -> BenchResult<Run> {
     let containment = match tier {
         "auto" => Containment::Auto,
@@ -42,13 +42,13 @@ pub(crate) fn open(tier: &str, state: &Path) -> BenchResult<Run> {
     Ok(Run::open(config)?)
 }
 
-/// Whether this machine supports the tier; the error says why not.
+/// Checks whether this machine supports the tier. The error says why not.
 pub(crate) fn available(tier: &str) -> Result<(), String> {
     let probe = snakepit_custody::probe();
     probe.tiers.into_iter().find(|(it, _)| it.name() == tier).map_or(Ok(()), |(_, answer)| answer)
 }
 
-/// Ends a run; a survivor is an error.
+/// Ends a run. A survivor is an error.
 pub(crate) fn stop(run: &Run) -> BenchResult<()> {
     let report = run.stop();
     if report.survivors.is_empty() {
@@ -58,12 +58,12 @@ pub(crate) fn stop(run: &Run) -> BenchResult<()> {
     }
 }
 
-/// A worker that waits to be killed.
+/// Returns a worker that waits to be killed.
 pub(crate) fn idle_worker() -> Command {
     Command::new(WORKER[0]).args(&WORKER[1..]).stdin(Stdio::Null).stdout(Stdio::Null).stderr(Stdio::Null)
 }
 
-/// A host with workers, which prints `ready` and waits to be killed.
+/// Plays a host with workers, which prints `ready` and waits to be killed.
 fn host(tier: &str, workers: &str, state: &Path) -> BenchResult<()> {
     let run = open(tier, state)?;
     for _ in 0..workers.parse()? {
@@ -76,17 +76,17 @@ fn host(tier: &str, workers: &str, state: &Path) -> BenchResult<()> {
     }
 }
 
-/// The same host without custody: it starts the floor and waits to be killed.
+/// Plays the same host without custody: it starts the floor and waits to be killed.
 fn plain_host(program: &[&str]) -> BenchResult<()> {
-    // The floor prints `ready`, and dies with this thread.
+    // The floor prints `ready` and dies with this thread.
     let _floor = std::process::Command::new(program[0]).args(&program[1..]).spawn()?;
     loop {
         std::thread::park();
     }
 }
 
-/// A host that holds `mebibytes` of memory. For each line `custody` or `fork` it starts `/bin/true`, and answers with the
-/// nanoseconds until the program ran.
+/// Plays a host that holds `mebibytes` of memory. For each line `custody` or `fork` it starts `/bin/true`, and answers
+/// with the nanoseconds until the program ran.
 fn spawner(mebibytes: &str, state: &Path) -> BenchResult<()> {
     let held = vec![1_u8; mebibytes.parse::<usize>()? << 20];
     std::hint::black_box(&held);
@@ -114,10 +114,10 @@ pub(crate) fn spawn_once(run: &Run) -> BenchResult<Duration> {
     Ok(took)
 }
 
-/// Spawns as a host does that has no keeper and needs code between fork and exec.
+/// Spawns like a host that has no keeper and needs code between fork and exec.
 fn fork_once() -> BenchResult<Duration> {
     let mut command = std::process::Command::new("/bin/true");
-    // SAFETY: the closure does nothing; it is there because its presence makes std fork.
+    // SAFETY: the closure does nothing. Its presence makes std fork.
     unsafe { command.pre_exec(|| Ok(())) };
     let began = Instant::now();
     let mut child = command.spawn()?;

@@ -12,10 +12,10 @@ use crate::{BenchResult, CustodyBench, roles};
 /// The targets hold for the first tier.
 const TIERS: [&str; 4] = ["shim", "auto", "namespace", "group"];
 
-/// How many threads spawn at once in the concurrent rows.
+/// The number of threads that spawn at once in the concurrent rows.
 const THREADS: usize = 4;
 
-/// Spawns of one thread in one slice of the rate.
+/// The spawns of one thread in one slice of the rate.
 const SLICE: usize = 50;
 
 pub(crate) fn latency(bench: &CustodyBench, report: &mut BenchReport) -> BenchResult<()> {
@@ -78,7 +78,7 @@ pub(crate) fn rate(bench: &CustodyBench, report: &mut BenchReport) -> BenchResul
     Ok(())
 }
 
-/// Spawns per second in one slice, in which every thread spawns [`SLICE`] times.
+/// Returns the spawns per second in one slice, in which every thread spawns [`SLICE`] times.
 fn per_second(threads: usize, once: impl Fn() -> BenchResult<()> + Sync) -> BenchResult<f64> {
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -90,7 +90,7 @@ fn per_second(threads: usize, once: impl Fn() -> BenchResult<()> + Sync) -> Benc
     Ok((threads * SLICE) as f64 / began.elapsed().as_secs_f64())
 }
 
-/// The floor: the C library's `posix_spawn`, which returns when the program runs.
+/// Spawns with the floor: the C library's `posix_spawn`, which returns when the program runs.
 fn posix_spawn_once() -> BenchResult<Duration> {
     unsafe extern "C" {
         static environ: *const *mut libc::c_char;
@@ -99,8 +99,8 @@ fn posix_spawn_once() -> BenchResult<Duration> {
     let argv = [program.as_ptr().cast_mut(), ptr::null_mut()];
     let mut pid = 0;
     let began = Instant::now();
-    // SAFETY: program and argv live until the call has returned, argv ends with null, and nobody in this
-    // program changes the environment.
+    // SAFETY: program and argv live until the call has returned, argv ends with null, and nothing in this program
+    // changes the environment.
     let error = unsafe {
         libc::posix_spawn(&raw mut pid, program.as_ptr(), ptr::null(), ptr::null(), argv.as_ptr(), environ)
     };

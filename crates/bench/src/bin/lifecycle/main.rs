@@ -1,7 +1,7 @@
-//! Benchmarks of an engine's start, until the first answer, and of its stop, until the last process is gone.
+//! Benchmarks of an engine's start until the first answer, and of its stop until the last process has ended.
 //!
-//! `bench-lifecycle` prints a table in Markdown, `--write` also writes it to `docs/bench/lifecycle.md`, `--quick` takes few
-//! rounds. Each round measures ours and the floor by turns.
+//! `bench-lifecycle` prints a table in Markdown, `--write` also writes it to `docs/bench/lifecycle.md`, `--quick` takes
+//! few rounds. Each round measures our number and the floor by turns.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -13,9 +13,9 @@ use snakepit_bench::pool::{interpreter, python_pool, worker_script};
 use snakepit_bench::program::{fail, write_document};
 use snakepit_bench::{BenchResult, SampleSet, SummaryRow, summary};
 
-/// How long the stop of an idle engine may take, in multiples of plain TERMs.
+/// The time limit for the stop of an idle engine, in multiples of plain TERMs.
 const STOP_TARGET: f64 = 2.0;
-/// How long the first answer may take, in multiples of a plain interpreter with the SDK.
+/// The time limit for the first answer, in multiples of a plain interpreter with the SDK.
 const START_TARGET: f64 = 1.5;
 const WORKERS: usize = 100;
 
@@ -61,7 +61,7 @@ floor by turns. The floor of a stop is TERM, by hand, to as many interpreters wi
 the last of them is reaped. The floor of a start is one such interpreter, until it has answered once.
 ";
 
-/// 100 idle workers, until the last one is gone.
+/// Measures the stop of 100 idle workers until the last one has ended.
 async fn stops(rounds: usize) -> BenchResult<SummaryRow> {
     let (mut ours, mut floor) = (SampleSet::default(), SampleSet::default());
     for _ in 0..rounds {
@@ -87,7 +87,7 @@ async fn stops(rounds: usize) -> BenchResult<SummaryRow> {
     Ok(SummaryRow::times(&what, &ours, &floor, STOP_TARGET))
 }
 
-/// From nothing to the first answer of one worker.
+/// Measures the time until the first answer of one worker.
 async fn starts(rounds: usize) -> BenchResult<SummaryRow> {
     let (mut ours, mut floor) = (SampleSet::default(), SampleSet::default());
     for _ in 0..rounds {
@@ -109,7 +109,7 @@ async fn starts(rounds: usize) -> BenchResult<SummaryRow> {
     Ok(SummaryRow::times("start of an engine to the first answer of its worker", &ours, &floor, START_TARGET))
 }
 
-/// An interpreter with the imports of a worker.
+/// Starts an interpreter with the imports of a worker.
 fn by_hand() -> BenchResult<Child> {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
     let child = Command::new(interpreter())

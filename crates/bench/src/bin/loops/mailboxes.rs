@@ -10,12 +10,12 @@ use snakepit::mailbox::{Mailbox, MemoryMailboxes, SendOptions, SqliteMailbox};
 use snakepit_bench::{BenchResult, python};
 use tempfile::TempDir;
 
-/// How many calls are in flight for each worker.
+/// The number of calls in flight per worker.
 pub(crate) const WINDOW: usize = 64;
 pub(crate) const WORKERS: usize = 2;
 pub(crate) const BODY: &[u8] = br#"{"a": 1, "b": 2}"#;
 
-/// Where messages are kept.
+/// The storage of messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     Memory,
@@ -30,7 +30,7 @@ impl Backend {
         }
     }
 
-    /// The number of receivers with which the mailbox alone is fastest.
+    /// Returns the number of receivers with which the mailbox alone is fastest.
     pub(crate) fn receivers(self) -> usize {
         match self {
             Self::Memory => 1,
@@ -39,7 +39,7 @@ impl Backend {
     }
 }
 
-/// A mailbox for requests, and one for their replies.
+/// A mailbox for requests and one for their replies.
 pub(crate) struct MailboxPair {
     pub(crate) requests: Arc<dyn Mailbox>,
     pub(crate) replies: Arc<dyn Mailbox>,
@@ -81,7 +81,7 @@ impl MailboxPair {
     }
 }
 
-/// A pool that is ready, with a state directory of its own.
+/// A pool that is ready, with its own state directory.
 pub(crate) struct LoopPool {
     pub(crate) pit: Snakepit,
     _home: TempDir,

@@ -1,7 +1,8 @@
 //! Benchmarks of loops, each beside its floor and measured in the same run.
 //!
-//! `bench-loops` prints a table in Markdown, `--write` also writes it to `docs/bench/loops.md`, `--quick` takes few rounds. The
-//! peer is measured if `SNAKEPIT_BENCH_WEAKINCENTIVES` names a Python that has it, over Redis if redis-server is in `PATH`.
+//! `bench-loops` prints a table in Markdown, `--write` also writes it to `docs/bench/loops.md`, `--quick` takes few
+//! rounds. The peer is measured if `SNAKEPIT_BENCH_WEAKINCENTIVES` names a Python that has it, over Redis if
+//! redis-server is in `PATH`.
 
 mod mailboxes;
 mod peer;
@@ -13,12 +14,12 @@ use std::process::ExitCode;
 use snakepit_bench::program::{fail, write_document};
 use snakepit_bench::{BenchResult, summary};
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Clone, Copy)]
 pub(crate) struct LoopWork {
     pub(crate) rounds: usize,
     pub(crate) messages: usize,
-    /// How many messages are in flight when a drain begins.
+    /// The number of messages in flight when a drain begins.
     pub(crate) drained: usize,
 }
 

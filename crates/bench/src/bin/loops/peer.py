@@ -1,7 +1,7 @@
-"""The loops of weakincentives over the same messages: `peer.py LOOP COUNT [REDIS_SOCKET]` prints how many it handled a second.
+"""The loops of weakincentives over the same messages. `peer.py LOOP COUNT [REDIS_SOCKET]` prints how many it handled per second.
 
-`agent` is its AgentLoop, with an adapter that adds two numbers instead of asking a model; `worker` is the bare
-MailboxWorker beneath it, with a handler that adds and acknowledges.
+`agent` is its AgentLoop, with an adapter that adds two numbers instead of asking a model. `worker` is the bare
+MailboxWorker below it, with a handler that adds and acknowledges.
 """
 
 import logging
@@ -15,7 +15,7 @@ from weakincentives.prompt import MarkdownSection, Prompt, PromptTemplate
 from weakincentives.runtime import AgentLoop, AgentLoopRequest, InMemoryMailbox, Session
 from weakincentives.runtime.mailbox_worker import MailboxWorker
 
-# It would write a line for each message.
+# The library would log a line for each message.
 logging.disable(logging.CRITICAL)
 
 
@@ -26,7 +26,7 @@ class Add:
 
 
 class Countdown:
-    """Tells when all is handled."""
+    """Signals when all messages are handled."""
 
     def __init__(self, count):
         self.left = count
@@ -107,7 +107,7 @@ def main():
     began = time.perf_counter()
     threading.Thread(target=loop.run, kwargs={"wait_time_seconds": 1}, daemon=True).start()
     if not countdown.done.wait(300):
-        sys.exit("it does not get done")
+        sys.exit("it does not finish")
     print(count / (time.perf_counter() - began))
     loop.shutdown(timeout=5)
     box.close()

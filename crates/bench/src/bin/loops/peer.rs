@@ -11,13 +11,13 @@ use crate::mailboxes::Backend;
 /// A loop of the peer over one of its mailboxes.
 pub(crate) struct PeerLoop {
     pub(crate) name: &'static str,
-    /// The mailbox of our loop that it is compared with.
+    /// The mailbox of our loop that the peer is compared with.
     pub(crate) backend: Backend,
-    /// How many times faster ours must be, if there is a target.
+    /// How many times faster our loop must be, if there is a target.
     pub(crate) times: Option<f64>,
     word: &'static str,
     pub(crate) rates: SampleSet,
-    /// Why it is not measured.
+    /// The reason why the peer is not measured.
     pub(crate) absent: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl PeerLoop {
     }
 }
 
-/// Messages per second, or the reason why they are not measured.
+/// Returns messages per second, or the reason why they are not measured.
 fn measure(backend: Backend, word: &str, messages: usize) -> BenchResult<Result<f64, String>> {
     let Some(python) = std::env::var_os("SNAKEPIT_BENCH_WEAKINCENTIVES") else {
         return Ok(Err("weakincentives is not installed".to_owned()));

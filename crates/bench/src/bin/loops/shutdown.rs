@@ -1,4 +1,4 @@
-//! How long loops take to shut down: a hundred idle ones, and one with a thousand messages in flight.
+//! How long loops take to shut down: a hundred idle loops, and one with a thousand messages in flight.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const LOOPS: usize = 100;
 const IDLE: f64 = 0.020;
 const DRAIN: f64 = 0.050;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long each message of the drain takes. All of them end together, which is the hardest case.
+/// The time that each message of the drain takes. All of them end together, which is the hardest case.
 const NAP: f64 = 1.0;
 
 pub(crate) fn measure(work: LoopWork) -> BenchResult<Vec<SummaryRow>> {
@@ -67,7 +67,7 @@ async fn end_of_idle(backend: Backend) -> BenchResult<Duration> {
     for one in group.loops() {
         timeout(PATIENCE, one.control().until_running(true)).await?;
     }
-    // The loops are about to wait in `receive`; nothing signals from outside that they do.
+    // The loops are about to wait in `receive`, but no event reports that from outside.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let began = Instant::now();
     if !group.end().await {
@@ -77,7 +77,7 @@ async fn end_of_idle(backend: Backend) -> BenchResult<Duration> {
     Ok(began.elapsed())
 }
 
-/// Seconds from the end of the slowest message until the loop has ended, with all replies sent.
+/// Returns the seconds from the end of the slowest message until the loop has ended, with all replies sent.
 async fn drain(pit: &Snakepit, backend: Backend, messages: usize) -> BenchResult<f64> {
     let mailboxes = MailboxPair::new(backend)?;
     let body = format!(r#"{{"seconds": {NAP}}}"#).into_bytes();

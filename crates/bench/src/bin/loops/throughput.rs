@@ -14,20 +14,20 @@ use crate::LoopWork;
 use crate::mailboxes::{Backend, LoopPool, MailboxPair, WINDOW, WORKERS};
 use crate::peer::PeerLoop;
 
-/// The least share of the slower one of mailbox and pool.
+/// The minimum share of the slower rate of mailbox and pool.
 const SHARE: f64 = 0.6;
-/// The least share of the tuned rate that a loop reaches with its defaults.
+/// The minimum share of the tuned rate that a loop reaches with its defaults.
 const OF_TUNED: f64 = 0.5;
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How many such waits pass before the benchmark gives up.
+/// The number of such waits before the benchmark gives up.
 const TIMES: usize = 15;
 
 /// The rates of one kind of mailbox.
 struct BackendRates {
     backend: Backend,
     throughput: SampleSet,
-    /// With nothing set but the command.
+    /// The rate with only the command set.
     by_default: SampleSet,
     mailbox: SampleSet,
 }
@@ -98,7 +98,7 @@ pub(crate) fn measure(work: LoopWork) -> BenchResult<Vec<SummaryRow>> {
     Ok(lines)
 }
 
-/// Enough concurrency to receive some messages and acknowledge others while the pool works.
+/// Returns options with enough concurrency to receive some messages and acknowledge others while the pool works.
 fn tuned() -> PoolLoopOptions {
     let calls = WINDOW * WORKERS;
     PoolLoopOptions::new("add").concurrency(3 * calls).prefetch(calls)
@@ -118,7 +118,7 @@ async fn messages_per_second(
         let adding = Arc::clone(&adding);
         tokio::spawn(async move { adding.run(RunOptions::new()).await })
     };
-    // Once the last message is answered, all others have been started, and the shutdown finishes them.
+    // When the last message is answered, all others have been started, and the shutdown finishes them.
     let mut times = 0;
     while mailboxes.replies.receive(ReceiveOptions::new().wait(PATIENCE)).await?.is_empty() {
         times += 1;

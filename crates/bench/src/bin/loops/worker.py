@@ -1,4 +1,4 @@
-"""The command that messages go through."""
+"""The command that handles messages."""
 
 import snakepit
 

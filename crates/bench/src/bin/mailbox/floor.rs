@@ -1,4 +1,4 @@
-//! The floors: what the same work costs without a mailbox around it.
+//! The floors: the cost of the same work without a mailbox around it.
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::path::Path;
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use snakepit_bench::BenchResult;
 use snakepit_bench::time::{rate, shared_seconds};
 
-/// A mutexed queue with a lease heap and a receipt map.
+/// A queue behind a mutex, with a lease heap and a receipt map.
 #[derive(Default)]
 pub(crate) struct PlainQueue(Mutex<PlainQueueState>);
 
@@ -46,7 +46,7 @@ impl PlainQueue {
     pub(crate) fn ack(&self, receipt: u64) -> bool {
         let mut state = self.lock();
         let known = state.receipts.remove(&receipt).is_some();
-        // Leases of acknowledged messages are dropped when they come to the top.
+        // Leases of acknowledged messages are dropped when they reach the top.
         while let Some((_, id)) = state.leases.peek()
             && !state.receipts.contains_key(id)
         {
@@ -60,7 +60,7 @@ impl PlainQueue {
     }
 }
 
-/// A file as a hand-written queue would have it: a table, an index, a durable log.
+/// Opens a file as a hand-written queue would: a table, an index, a durable log.
 pub(crate) fn open(file: &Path) -> BenchResult<Connection> {
     let connection = Connection::open(file)?;
     connection.busy_timeout(Duration::from_secs(30))?;
@@ -83,7 +83,7 @@ fn insert(connection: &Connection, priority: i8, body: &[u8]) -> BenchResult<()>
     Ok(())
 }
 
-/// The same inserts in plain SQL, with `group` messages in a transaction. Returns messages per second.
+/// Makes the same inserts in plain SQL, with `group` messages per transaction. Returns messages per second.
 pub(crate) fn inserts(file: &Path, messages: usize, group: usize, body: &[u8]) -> BenchResult<f64> {
     let connection = open(file)?;
     let began = Instant::now();
@@ -99,7 +99,7 @@ pub(crate) fn inserts(file: &Path, messages: usize, group: usize, body: &[u8]) -
     Ok(rate(messages, began))
 }
 
-/// Inserts messages, each in a transaction of its own.
+/// Inserts messages, each in its own transaction.
 pub(crate) fn send(connection: &Connection, messages: usize, body: &[u8]) -> BenchResult<()> {
     (0..messages).try_for_each(|_| insert(connection, 0, body))
 }
@@ -109,7 +109,7 @@ pub(crate) fn send_last(connection: &Connection, messages: usize, body: &[u8]) -
     (0..messages).try_for_each(|_| insert(connection, -1, body))
 }
 
-/// Leases up to `most` messages in one transaction, and returns their numbers and bodies.
+/// Leases up to `most` messages in one transaction and returns their numbers and bodies.
 fn lease(connection: &Connection, most: usize) -> BenchResult<Vec<(i64, Vec<u8>)>> {
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
     let mut select = connection.prepare_cached(
@@ -156,8 +156,8 @@ pub(crate) fn receives(file: &Path, messages: usize, batch: usize, body: &[u8]) 
     Ok(rate(messages, began))
 }
 
-/// Receives until a message to stop arrives, and returns when the last message before it was acknowledged. It polls, since
-/// plain SQLite notifies nobody.
+/// Receives until a stop message arrives, and returns when the last message before it was acknowledged. Polls, because
+/// plain SQLite notifies no receiver.
 pub(crate) fn receive_until_stopped(connection: &Connection, batch: usize) -> BenchResult<f64> {
     let mut last = shared_seconds();
     loop {

@@ -1,8 +1,9 @@
 //! Benchmarks of mailboxes, each beside its floor and measured in the same run.
 //!
-//! `bench-mailbox` prints a table in Markdown, `--write` also writes it to `docs/bench/mailboxes.md`, `--quick` takes few
-//! rounds, `--full` adds a file with ten million messages (3 GB, some minutes), and a word measures only that part (`memory`,
-//! `sqlite`, `receive`, `shared`, `wake`). The peer is measured if `SNAKEPIT_BENCH_WEAKINCENTIVES` names a Python that has it, and redis-server is in `PATH`.
+//! `bench-mailbox` prints a table in Markdown, `--write` also writes it to `docs/bench/mailboxes.md`, `--quick` takes
+//! few rounds, `--full` adds a file with ten million messages (3 GB, some minutes), and a word measures only that part
+//! (`memory`, `sqlite`, `receive`, `shared`, `wake`). The peer is measured if `SNAKEPIT_BENCH_WEAKINCENTIVES` names a
+//! Python that has it, and redis-server is in `PATH`.
 
 mod depth;
 mod floor;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use snakepit_bench::program::{fail, write_document};
 use snakepit_bench::{BenchResult, summary};
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Clone, Copy)]
 pub(crate) struct MailboxWork {
     pub(crate) rounds: usize,
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is measured, in the order of the page.
+/// The parts, in the order of the page.
 const PARTS: [&str; 5] = ["memory", "sqlite", "receive", "shared", "wake"];
 
 fn run(words: &[String]) -> BenchResult<bool> {

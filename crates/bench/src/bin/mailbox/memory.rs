@@ -10,7 +10,7 @@ use crate::MailboxWork;
 use crate::floor::PlainQueue;
 
 const BATCH: usize = 10;
-/// The least share of the floor, and the least rate.
+/// The minimum share of the floor, and the minimum rate.
 const SHARE: f64 = 0.2;
 const RATE: f64 = 1_000_000.0;
 const LEASE: Duration = Duration::from_mins(1);

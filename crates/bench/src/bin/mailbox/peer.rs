@@ -19,7 +19,7 @@ print(count / (time.perf_counter() - began))
 box.close()
 ";
 
-/// Sends per second, or the reason why they are not measured.
+/// Returns sends per second, or the reason why they are not measured.
 pub(crate) fn sends(dir: &Path, messages: usize) -> BenchResult<Result<f64, String>> {
     let Some(python) = std::env::var_os("SNAKEPIT_BENCH_WEAKINCENTIVES") else {
         return Ok(Err("weakincentives is not installed".to_owned()));

@@ -1,4 +1,4 @@
-//! Receive ten, acknowledge ten: one process, beside the same statements in plain SQL.
+//! Receive ten, acknowledge ten, in one process, beside the same statements in plain SQL.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use snakepit_bench::{BenchResult, SampleSet, SummaryRow};
 
 use crate::{MailboxWork, floor};
 
-/// How many are received and acknowledged together.
+/// The number of messages that are received and acknowledged together.
 pub(crate) const BATCH: usize = 10;
 const SHARE: f64 = 0.5;
 const LEASE: Duration = Duration::from_mins(1);
@@ -42,7 +42,7 @@ async fn by_mailbox(file: &Path, messages: usize) -> BenchResult<f64> {
     Ok(messages as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Acknowledges the messages, and returns how many were still leased.
+/// Acknowledges the messages and returns how many were still leased.
 pub(crate) async fn acknowledge(mailbox: &dyn Mailbox, messages: &[Message]) -> Result<usize, MailboxError> {
     let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
     mailbox.ack_all(&receipts).await

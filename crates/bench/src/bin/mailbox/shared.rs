@@ -15,7 +15,7 @@ use crate::{MailboxWork, floor};
 
 const SENDERS: usize = 4;
 const RECEIVERS: usize = 4;
-/// Messages per second, sent, received and acknowledged.
+/// Messages per second that are sent, received and acknowledged.
 const RATE: f64 = 5_000.0;
 pub(crate) const BODY: [u8; 100] = [b'x'; 100];
 const STOP: &[u8] = b"stop";
@@ -80,7 +80,7 @@ impl Drop for RoleProcess {
 fn round(file: &Path, each: usize, [send, receive]: [&str; 2]) -> BenchResult<f64> {
     let part = |verb: &str, number| RoleProcess::start(verb, file, number);
     let mut parts = vec![part(receive, 0)?];
-    // The first one makes the file.
+    // The first receiver creates the file.
     parts[0].line()?;
     for _ in 1..RECEIVERS {
         parts.push(part(receive, 0)?);
@@ -109,7 +109,7 @@ fn round(file: &Path, each: usize, [send, receive]: [&str; 2]) -> BenchResult<f6
     Ok((each * SENDERS) as f64 / (ended - began))
 }
 
-/// One of the processes.
+/// Runs one of the processes.
 pub(crate) fn part(verb: &str, file: &str, number: usize) -> BenchResult<()> {
     let file = Path::new(file);
     let ready = || -> BenchResult<()> {
@@ -158,7 +158,7 @@ pub(crate) fn part(verb: &str, file: &str, number: usize) -> BenchResult<()> {
     }
 }
 
-/// When the last message was acknowledged.
+/// Returns when the last message was acknowledged.
 async fn receive_until_stopped(mailbox: &SqliteMailbox) -> BenchResult<f64> {
     let options = ReceiveOptions::new().max_messages(BATCH).wait(Duration::from_secs(20));
     let mut last = shared_seconds();

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::{MailboxWork, floor, peer};
 
-/// The number of concurrent senders, and of messages in each transaction of the floor.
+/// The number of concurrent senders, and of messages per transaction of the floor.
 const SENDERS: usize = 64;
 const SHARE: f64 = 0.5;
 const TIMES_THE_PEER: f64 = 20.0;

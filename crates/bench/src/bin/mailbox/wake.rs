@@ -1,4 +1,4 @@
-//! From a send to the wake-up of a waiting receiver, within one process and across two.
+//! The time from a send to the wake-up of a waiting receiver, within one process and across two.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::parent_id;
@@ -46,7 +46,7 @@ pub(crate) fn measure(work: MailboxWork) -> BenchResult<Vec<SummaryRow>> {
     ])
 }
 
-/// The same while another process keeps each core busy: most of the time is spent waiting for a core.
+/// Measures the same while another process keeps each core busy. Most of the time is then spent waiting for a core.
 fn under_load(runtime: &tokio::runtime::Runtime, file: &Path, wakes: usize) -> BenchResult<SummaryRow> {
     let cores = std::thread::available_parallelism()?.get();
     let mut busy = Vec::new();
@@ -99,7 +99,7 @@ async fn within(mailbox: Arc<dyn Mailbox>, wakes: usize) -> BenchResult<SampleSe
                 Ok::<f64, snakepit::mailbox::MailboxError>(at)
             })
         };
-        // By now the receiver waits; nothing signals from outside that it does.
+        // The receiver waits by now, but no event reports that from outside.
         tokio::time::sleep(Duration::from_millis(5)).await;
         mailbox.send(b"wake up".to_vec(), SendOptions::new()).await?;
         let sent = shared_seconds();
@@ -123,7 +123,8 @@ async fn across(file: &Path, wakes: usize) -> BenchResult<SampleSet> {
     heard()?;
     for _ in 0..wakes {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        // Before the send: the receiver may have the message before the sender knows that it is on the disk.
+        // Taken before the send, because the receiver may have the message before the sender knows that it is on the
+        // disk.
         let sent = shared_seconds();
         mailbox.send(b"wake up".to_vec(), SendOptions::new()).await?;
         samples.push((heard()?.parse::<f64>()? - sent).max(0.0));
@@ -133,7 +134,7 @@ async fn across(file: &Path, wakes: usize) -> BenchResult<SampleSet> {
     Ok(samples)
 }
 
-/// Receives until it is told to stop, and prints when.
+/// Receives until a stop message comes, and prints the time of each message.
 pub(crate) fn answer(file: &str) -> BenchResult<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

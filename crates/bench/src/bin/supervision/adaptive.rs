@@ -1,4 +1,4 @@
-//! Where adaptive concurrency helps: a limit that the pool finds for itself beside fixed ones.
+//! Where adaptive concurrency helps: a limit that the pool finds itself beside fixed ones.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub(crate) async fn run(rounds: usize) -> BenchResult<()> {
     Ok(())
 }
 
-/// Calls per second, the median time of a call of high priority, and the concurrency that the worker has at the end.
+/// Returns the calls per second, the median time of a call of high priority, and the final concurrency of the worker.
 async fn measure(pool: PoolOptions, command: &'static str, rounds: usize) -> BenchResult<(f64, f64, usize)> {
     let pit = Snakepit::builder().pool(pool.workers(1)).start().await?;
     let mut load = tokio::task::JoinSet::new();

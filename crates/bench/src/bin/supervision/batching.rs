@@ -10,7 +10,7 @@ use snakepit_bench::{BenchResult, SampleSet};
 /// The bytes that a call carries in each direction.
 const BYTES: usize = 64;
 const CALLERS: [usize; 4] = [1, 16, 64, 256];
-/// How many times faster batches should be, with enough callers.
+/// How many times faster batches should be with enough callers.
 const TARGET: f64 = 3.0;
 
 pub(crate) async fn run(rounds: usize) -> BenchResult<()> {
@@ -48,7 +48,7 @@ pub(crate) async fn run(rounds: usize) -> BenchResult<()> {
     Ok(())
 }
 
-/// Calls per second, and the median time of a call.
+/// Returns the calls per second and the median time of a call.
 #[expect(clippy::cast_precision_loss, reason = "statistics over small counts")]
 async fn measure(pit: &Snakepit, command: &'static str, callers: usize) -> BenchResult<(f64, f64)> {
     const TIME: Duration = Duration::from_millis(150);

@@ -1,6 +1,6 @@
 //! Benchmarks of what supervision adds and costs: batches, recovery, reload, and adaptive concurrency.
 //!
-//! `bench-supervision` prints tables in Markdown. `--quick` takes few rounds; a word (`batching`, `recovery`, `reload`,
+//! `bench-supervision` prints tables in Markdown. `--quick` takes few rounds. A word (`batching`, `recovery`, `reload`,
 //! `adaptive`) selects a part. The runtime has one thread.
 
 mod adaptive;

@@ -1,4 +1,4 @@
-//! From a worker's death to the next call that its replacement answers, beside a fresh start.
+//! The time from a worker's death to the next call that its replacement answers, beside a fresh start.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use snakepit::{Snakepit, args};
 use snakepit_bench::pool::python_pool;
 use snakepit_bench::{BenchResult, SampleSet};
 
-/// How long a recovery may take, in fresh starts.
+/// The time limit for a recovery, in multiples of a fresh start.
 const TARGET: f64 = 1.5;
 
 pub(crate) async fn run(rounds: usize) -> BenchResult<()> {
@@ -22,7 +22,7 @@ pub(crate) async fn run(rounds: usize) -> BenchResult<()> {
         served.scale(1);
         answered(&pit).await?;
         fresh.push_time(began.elapsed());
-        // The worker serves for a while, so that its death counts as an accident and not as a failed start.
+        // The worker serves for a while, so its death counts as an accident and not as a failed start.
         for _ in 0..50 {
             answered(&pit).await?;
         }
@@ -45,7 +45,7 @@ pub(crate) async fn run(rounds: usize) -> BenchResult<()> {
     Ok(())
 }
 
-/// Calls until the next worker answers: the pool may still give a call to the worker that was just killed.
+/// Makes calls until the next worker answers. The pool may still give a call to the worker that was just killed.
 async fn answered(pit: &Snakepit) -> BenchResult<()> {
     loop {
         match pit.call::<u32>("number", args! { value: 1 }).await {

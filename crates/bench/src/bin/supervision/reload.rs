@@ -9,9 +9,9 @@ use snakepit_bench::pool::python_pool;
 use snakepit_bench::{BenchResult, SampleSet};
 
 const WORKERS: usize = 20;
-/// Throughput is measured in intervals of this length.
+/// The length of the intervals in which throughput is measured.
 const PIECE: Duration = Duration::from_millis(500);
-/// The least share of the throughput that must be left.
+/// The minimum share of the throughput that must be left.
 const TARGET: f64 = 0.8;
 
 pub(crate) async fn run(rounds: usize) -> BenchResult<()> {
@@ -82,7 +82,7 @@ impl CallLoad {
         Self { callers: (0..callers).map(caller).collect(), stop, served }
     }
 
-    /// Calls per second in the next interval.
+    /// Returns the calls per second in the next interval.
     async fn piece(&self) -> f64 {
         let (began, before) = (std::time::Instant::now(), self.served.load(Ordering::Relaxed));
         tokio::time::sleep(PIECE).await;

@@ -1,4 +1,4 @@
-"""A worker for the adapter beside it: a JSON object per line, on descriptor 3. It prints what it likes."""
+"""A worker for the adapter in this crate: a JSON object per line, on descriptor 3. It may print anything."""
 
 import json
 import os

@@ -1,11 +1,11 @@
-//! `snakepit call` with a configuration. An invalid request is rejected before a worker starts, with an error that names the
+//! `snakepit call` with a configuration. An invalid request is rejected before a worker starts. The error names the
 //! thing, the place and the way out.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::{Done, Scene, call, finish, worker};
 
-/// A directory with a configuration.
+/// Creates a directory with a configuration.
 fn project(scene: &Scene, config: &str) -> PathBuf {
     let dir = scene.state_dir().join("project");
     std::fs::create_dir_all(&dir).expect("a directory");
@@ -94,7 +94,7 @@ fn limits_of_the_configuration_hold() {
     scene.assert_clean();
 }
 
-/// The command line or the configuration is refused, before anything is started.
+/// Asserts that the command line or the configuration is rejected before anything starts.
 #[track_caller]
 fn refused(done: &Done, parts: &[&str]) {
     done.assert_status(2);
@@ -202,7 +202,7 @@ fn a_python_that_cannot_be_had_is_told_with_the_way_out() {
     let call = ["-w".as_ref(), worker.as_os_str(), "add".as_ref()];
     let done = finish(scene.verb("call").args(call).env("VIRTUAL_ENV", "/no/such"));
     let told = &done.assert_status(125).stderr;
-    assert!(told.contains("VIRTUAL_ENV is /no/such, and there is no bin/python in it"), "{told}");
+    assert!(told.contains("VIRTUAL_ENV is /no/such, which has no bin/python"), "{told}");
     scene.assert_clean();
 }
 

@@ -1,5 +1,5 @@
-//! When `snakepit call` ends early, the call is cancelled, the worker and its processes are gone, and the exit status says
-//! why.
+//! When `snakepit call` ends early, it cancels the call, ends the worker and the worker's processes, and exits with a
+//! status that says why.
 #![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
 
 use std::io::Read as _;
@@ -86,7 +86,7 @@ fn a_stubborn_call_is_ended_by_the_stages_of_its_cancel() {
     scene.assert_clean();
 }
 
-/// `snakepit call now` of a worker that only KILL ends, with these keys of `[custody]`.
+/// Returns `snakepit call now` for a worker that only KILL ends, with these keys in `[custody]`.
 fn deaf_call(scene: &Scene, keys: &str) -> Command {
     let dir = scene.state_dir().join("project");
     std::fs::create_dir_all(&dir).expect("a directory");

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use crate::support::pty::Pty;
 use crate::support::{Running, Scene, finish, worker};
 
-/// The gate that the worker waits at between two steps.
+/// Creates the gate at which the worker waits between two steps.
 fn gate(scene: &Scene) -> PathBuf {
     let path = scene.state_dir().join("gate");
     finish(scene.command("mkfifo").arg(&path)).assert_status(0);
     path
 }
 
-/// Open once the worker has opened it, too.
+/// Opens the gate. Returns once the worker has opened it, too.
 fn open(gate: &PathBuf) -> File {
     OpenOptions::new().write(true).open(gate).expect("the gate")
 }
@@ -46,7 +46,7 @@ fn on_a_terminal_a_bar_is_drawn_anew_and_its_last_state_stays() {
     opened.write_all(b"\n").expect("a step");
     pty.expect("\r\u{1b}[2K[worker-1] epoch: 100%|██| 2/2");
     opened.write_all(b"\n").expect("a step");
-    // The call's own result may have come first, and has taken the bar's place then.
+    // The result of the call may have come first and replaced the bar.
     pty.expect("[worker-1] epoch: 100%|██| 2/2\r\n");
     pty.prompt();
     pty.expect_status(0);

@@ -244,7 +244,7 @@ fn nothing_that_a_worker_says_is_obeyed_by_a_terminal() {
         assert!(!done.stderr.contains(obeyed), "{:?}", done.stderr);
     }
     assert_eq!(answered(&scene, &["--json", "escaped_value"]), "\"\\u001b[2J\\u009b31m\"\n");
-    // What a pipe gets is data.
+    // Output to a pipe is data and stays unchanged.
     assert_eq!(answered(&scene, &["escaped_value"]), "\u{1b}[2J\u{9b}31m\n");
     scene.assert_clean();
 }

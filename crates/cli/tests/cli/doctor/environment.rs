@@ -1,12 +1,12 @@
 //! What `snakepit doctor` reports about namespaces, limits and privileges of the place where it runs.
 //!
-//! It must not report that all is well where no worker can start, or in a namespace with foreign process ids.
+//! It must not report that all is well if no worker can start, or if it runs in a namespace with foreign process ids.
 
 use serde_json::Value;
 
 use crate::support::{Done, Scene, finish};
 
-/// `doctor --json`, run by a shell as this line says; `$D` is the command.
+/// Runs `doctor --json` in a shell with this line. `$D` is the command.
 fn doctor(scene: &Scene, line: &str) -> (Done, Value) {
     let command = format!(
         "{} doctor --json --state-dir {}",
@@ -24,7 +24,7 @@ fn finding<'a>(report: &'a Value, section: &str, name: &str) -> (&'a str, &'a st
     (found["verdict"].as_str().expect("a verdict"), found["detail"].as_str().expect("words"))
 }
 
-/// Whether a shell can do this here, as only root can; a silent pass would be a lie.
+/// Reports whether a shell can do this here. Only root can. If not, prints that the test proved nothing.
 fn possible(scene: &Scene, line: &str) -> bool {
     let possible = finish(scene.command("bash").args(["-c", line])).status.success();
     if !possible {

@@ -1,8 +1,8 @@
-//! Every snippet of the documents is compiled, parsed or at least understood by its shell.
+//! Compiles or parses every snippet of the documents, or at least checks its syntax with its shell.
 //!
-//! A snippet of Rust is the body of an async function, unless it has a `main`, with the library's names at hand. What it
-//! takes for granted stands before it in a comment that no reader sees: `<!-- rust: let order = Order; -->`, or
-//! `<!-- rust-items: … -->` if it is not for a function.
+//! A Rust snippet is the body of an async function in which the library's names are imported, unless it has a `main`.
+//! What the snippet assumes stands before it in a comment that readers do not see: `<!-- rust: let order = Order; -->`,
+//! or `<!-- rust-items: … -->` if it does not belong inside the function.
 #![expect(clippy::disallowed_methods, reason = "the tests start cargo, as a user would")]
 
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ struct Snippet {
     place: String,
     language: String,
     code: String,
-    /// What stands in the comment before it.
+    /// The contents of the comment before the snippet.
     given: String,
     is_for_items: bool,
 }
@@ -75,7 +75,7 @@ fn snippets_of(file: &Path) -> Vec<Snippet> {
             });
             is_for_items = false;
         } else if line.trim_start().starts_with("```") {
-            // Without a language: no code of ours.
+            // A block without a language is not our code.
             lines.by_ref().find(|(_, line)| line.trim_start().starts_with("```"));
         }
     }
@@ -124,7 +124,7 @@ fn rust_snippets_compile() {
     std::fs::create_dir(dir.join("src")).expect("a directory");
     std::fs::write(dir.join("src/lib.rs"), code).expect("the snippets");
     std::fs::write(dir.join("Cargo.toml"), manifest).expect("a manifest");
-    // The same versions as ours, so that nothing is downloaded.
+    // With the versions of this workspace, nothing is downloaded.
     std::fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock")).expect("the versions");
     let target = Path::new(env!("CARGO_BIN_EXE_snakepit")).ancestors().nth(2).expect("the target directory");
     let checked = Command::new(env!("CARGO"))

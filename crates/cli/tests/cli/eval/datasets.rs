@@ -19,12 +19,12 @@ fn a_limit_is_raised_step_by_step_and_nobody_is_asked_twice() {
     assert_eq!(whole["experiments"][0]["counts"]["passed"], 14);
     let untroubled = EvalFixture::new();
     assert_eq!(timeless(whole), timeless(untroubled.report(&[])));
-    // Two more heads, and each sample once.
+    // The file has two more heads, and each sample once.
     let text = fixture.read("data.eval.jsonl");
     assert_eq!(text.lines().filter(|line| line.contains("\"sample\"")).count(), 16);
     assert_eq!(text.lines().filter(|line| line.contains("\"snakepit_eval\"")).count(), 3);
     let fewer = finish(&mut fixture.eval(&["--resume", "--limit", "5"]));
-    assert_refused(&fewer, 1, &["has 16 samples, and 5 are too few now", "--checkpoint"]);
+    assert_refused(&fewer, 1, &["has 16 samples, but there are only 5 now", "--checkpoint"]);
     fixture.scene.assert_clean();
 }
 

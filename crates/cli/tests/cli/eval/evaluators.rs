@@ -16,7 +16,7 @@ fn a_function_of_another_file_judges() {
     let fixture = fixture();
     let report = fixture.report(&["--evaluator", "python:judge.py:strict", "--limit", "6"]);
     let summary = &report["experiments"][0];
-    // s3 is not answered, s4 is not judged, and odd ones get a quarter.
+    // s3 is not answered, s4 is not judged, and samples with an odd number get a quarter.
     assert_eq!(
         summary["counts"],
         json!({ "passed": 2, "failed": 2, "errors": 2, "timeouts": 0, "missing": 0 })
@@ -57,7 +57,7 @@ fn an_evaluator_that_is_not_there_is_refused_with_the_way_out() {
     for function in ["plain", "strcit"] {
         let evaluator = format!("python:judge.py:{function}");
         let done = finish(&mut fixture.eval(&["--evaluator", &evaluator]));
-        assert_refused(&done, 1, &["cannot go on", function, "@snakepit.evaluator decorates"]);
+        assert_refused(&done, 1, &["cannot continue", function, "@snakepit.evaluator decorates"]);
     }
     assert_eq!(fixture.results(), 0);
     fixture.scene.assert_clean();

@@ -12,7 +12,7 @@ use crate::support::{Done, PATIENCE, Running, Scene, finish, worker};
 
 pub(crate) const SAMPLES: u32 = 16;
 
-/// A data set in a directory of its own.
+/// A data set in its own directory.
 pub(crate) struct EvalFixture {
     pub(crate) scene: Scene,
     pub(crate) home: tempfile::TempDir,
@@ -39,7 +39,8 @@ impl EvalFixture {
         std::fs::read_to_string(self.path(file)).expect("a file")
     }
 
-    /// `snakepit eval data.jsonl -w eval.py --command answer --timeout 2s …` with one worker, in the fixture's directory.
+    /// Returns `snakepit eval data.jsonl -w eval.py --command answer --timeout 2s …` with one worker, in the fixture's
+    /// directory.
     pub(crate) fn eval(&self, more: &[&str]) -> Command {
         let mut eval = self.scene.verb("eval");
         eval.arg("data.jsonl").arg("-w").arg(worker("eval.py")).args([
@@ -52,7 +53,7 @@ impl EvalFixture {
         eval
     }
 
-    /// The report of an evaluation that must come to its end.
+    /// Runs an evaluation that must succeed, and returns its report.
     #[track_caller]
     pub(crate) fn report(&self, more: &[&str]) -> Json {
         let done = finish(&mut self.eval(&[&["--json"], more].concat()));
@@ -60,7 +61,7 @@ impl EvalFixture {
         serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
     }
 
-    /// An evaluation that has come to this sample and stays there.
+    /// Starts an evaluation that reaches this sample and stays there.
     #[track_caller]
     pub(crate) fn stopped_at(&self, sample: u32, more: &[&str]) -> Running {
         let gate = self.path("gate");
@@ -72,7 +73,7 @@ impl EvalFixture {
         let time = Timespec::try_from(PATIENCE).expect("a short time");
         let ready = poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&time)).expect("poll");
         assert!(ready > 0, "it does not come to sample {sample}: {:?}", running.finish());
-        // All that it says is heard: a gate that closes before would be an error of the sample.
+        // Reads everything that the worker sends. If the gate closed earlier, the sample would end in an error.
         let (mut worker, _) = listener.accept().expect("the worker");
         worker.read_exact(&mut [0; 4]).expect("its word");
         running
@@ -83,7 +84,7 @@ impl EvalFixture {
     }
 }
 
-/// A report without what no two runs have in common.
+/// Removes the parts of a report that differ between any two runs.
 pub(crate) fn timeless(mut report: Json) -> Json {
     for experiment in report["experiments"].as_array_mut().expect("experiments") {
         experiment.as_object_mut().expect("an object").remove("latency_ms").expect("latencies");

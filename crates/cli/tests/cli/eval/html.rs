@@ -7,7 +7,7 @@ use serde_json::json;
 use super::fixture::{EvalFixture, assert_refused};
 use crate::support::{finish, worker};
 
-/// The files of a directory, by their names.
+/// Returns the names of the files in the directory.
 fn files(fixture: &EvalFixture) -> Vec<String> {
     let entries = std::fs::read_dir(fixture.home.path()).expect("a directory");
     let mut names: Vec<String> =
@@ -16,7 +16,7 @@ fn files(fixture: &EvalFixture) -> Vec<String> {
     names
 }
 
-/// What stands between two marks, the first time.
+/// Returns the text between the first occurrences of two marks.
 #[track_caller]
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let start = text.find(from).unwrap_or_else(|| panic!("{from} is missing")) + from.len();
@@ -40,7 +40,7 @@ fn the_page_shows_wrong_answers_with_what_was_asked_expected_and_answered() {
     ] {
         assert!(five.contains(words), "{words} is missing: {five}");
     }
-    // Nobody has to look through those of the other experiment, or of another kind.
+    // The failures are grouped by experiment and kind.
     assert_eq!(page.matches("class=\"group x0 ").count(), 2, "an error and a timeout of the first");
     assert_eq!(page.matches("class=\"group x1 ").count(), 3);
     for choice in ["x-all", "x0", "x1", "k-all", "k-failed", "k-errors", "k-timeouts"] {
@@ -109,7 +109,7 @@ fn a_run_that_fails_leaves_no_page_and_keeps_the_one_that_was_there() {
     fixture.write("report.html", "the page of yesterday");
     assert_refused(&finish(&mut fixture.eval(&missing)), 1, &["anwser"]);
     assert_eq!(fixture.read("report.html"), "the page of yesterday");
-    // A run that succeeds replaces it, as readable as any other file, and nothing else is left.
+    // A run that succeeds replaces the page. The new page is as readable as any other file, and no other file is left.
     fixture.report(&["--html", "report.html"]);
     assert!(fixture.read("report.html").ends_with("</html>\n"));
     let mode =
@@ -126,7 +126,7 @@ fn a_page_that_cannot_be_written_is_refused_before_anybody_is_asked() {
         let done = finish(&mut fixture.eval(&["--html", place]));
         assert_refused(&done, 125, &["cannot write the report", words]);
     }
-    // What is no file is written to as it is.
+    // A path that is not a regular file is written to directly.
     let mut eval = fixture.eval(&["--html", "/dev/stdout", "--limit", "2"]);
     let done = finish(&mut eval);
     assert!(done.assert_status(0).stdout.contains("</html>"), "{done:?}");

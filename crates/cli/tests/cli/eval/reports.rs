@@ -33,7 +33,8 @@ fn a_table_shows_experiments_their_comparison_and_what_has_no_score() {
     assert_eq!(row("careless")[1], "43.8 % (7)");
     assert_eq!(row("zero")[1], "6.2 % (1)");
     assert_eq!(row("biased")[1], "0.0 % (0)");
-    // 7 differ, all in one direction: 2 / 2^7. The other two comparisons are clearer, so nothing is added for them.
+    // Seven answers differ, all in one direction: 2 / 2^7. The other two comparisons are clearer, so the correction for
+    // several comparisons does not raise this one.
     assert_eq!(row("careless against plain")[1..3], ["-43.8 points", "0.0156"]);
     assert!(done.stdout.contains("s3  error: ValueError: <three> is too much"), "{}", done.stdout);
     assert!(done.stdout.contains("s6  timeout: answer did not answer within 2s"), "{}", done.stdout);
@@ -55,7 +56,7 @@ fn the_report_as_json_has_all_numbers_and_how_they_were_made() {
     assert!(summary["latency_ms"]["p99"].as_f64().is_some_and(|time| time > 0.0), "{summary}");
     assert_eq!((&report["complete"], &report["samples"]), (&json!(true), &json!(SAMPLES)));
     assert!(report["methods"]["pass_interval"].as_str().is_some_and(|text| text.contains("Wilson")));
-    // A second run begins anew, since nothing is left to do for the first.
+    // The first evaluation is complete, so a second run starts over.
     assert_eq!(timeless(fixture.report(&["--evaluator", "judge:grade"])), timeless(report));
     fixture.scene.assert_clean();
 }
@@ -74,13 +75,13 @@ fn killed_again_and_again_it_resumes_and_comes_to_the_same_report() {
         fixture.scene.assert_all_end_within(MOMENT);
         assert_eq!(fixture.results(), 2 * sample as usize, "everything before sample {sample} is kept");
     }
-    // The last line was being written when it was killed.
+    // The last line was incomplete when the evaluation was killed.
     let text = fixture.read("data.eval.jsonl");
     fixture.write("data.eval.jsonl", &text[..text.len() - 9]);
     let refused = finish(&mut fixture.eval(&experiments));
     assert_refused(&refused, 1, &["unfinished evaluation: 29 of 32 results", "--resume"]);
     assert_eq!(timeless(fixture.report(&resume)), expected);
-    // Now there is nothing left to do, and nobody is asked.
+    // Now nothing is left to do, and no worker is asked.
     assert_eq!(timeless(fixture.report(&resume)), expected);
     assert_eq!(fixture.results(), 32);
     fixture.scene.assert_clean();
@@ -149,8 +150,8 @@ fn a_terminal_shows_how_far_it_is() {
 fn an_invalid_evaluation_is_refused_before_a_worker_starts() {
     let fixture = EvalFixture::new();
     for (more, words) in [
-        (vec!["--evaluator", "exakt"], vec!["exakt is no evaluator", "exact, contains"]),
-        (vec!["--evaluator", "regex:("], vec!["regex:( is no evaluator"]),
+        (vec!["--evaluator", "exakt"], vec!["exakt is not an evaluator", "exact, contains"]),
+        (vec!["--evaluator", "regex:("], vec!["regex:( is not an evaluator"]),
         (
             vec!["--experiment", "a", "--experiment", "a"],
             vec!["experiment a", "two experiments have this name"],
@@ -177,9 +178,9 @@ fn an_invalid_evaluation_is_refused_before_a_worker_starts() {
 fn a_command_that_is_not_there_is_no_result() {
     let fixture = EvalFixture::new();
     let done = finish(&mut fixture.eval(&["--experiment", "x=anwser"]));
-    assert_refused(&done, 1, &["experiment x cannot go on", "anwser"]);
+    assert_refused(&done, 1, &["experiment x cannot continue", "anwser"]);
     assert_eq!(fixture.results(), 0);
-    // It is in nobody's way.
+    // The failed evaluation does not block the next one.
     let report = fixture.report(&["--limit", "3", "--evaluator", "numeric:1", "--evaluator", "exact"]);
     assert_eq!(report["experiments"][0]["counts"]["passed"], 3);
     fixture.scene.assert_clean();
@@ -201,7 +202,7 @@ fn errors_and_timeouts_are_asked_again_only_if_that_is_said() {
     let (healed, said) = well(&["--retry-errors"]);
     assert_eq!(healed, json!({ "passed": 16, "failed": 0, "errors": 0, "timeouts": 0, "missing": 0 }));
     assert!(said.contains("16 of 16 results are there already; 2 of them have no score"), "{said}");
-    // There is nothing more to ask again, and nobody is started for it.
+    // Nothing is left to ask again, and no worker is started.
     assert_eq!(well(&["--retry-errors"]).0, healed);
     fixture.scene.assert_clean();
 }
@@ -234,7 +235,7 @@ fn the_pools_of_a_configuration_are_asked_by_the_name_of_their_experiment() {
     let report: Json = serde_json::from_str(&done.assert_status(0).stdout).expect("JSON");
     let passed = |at: usize| report["experiments"][at]["counts"]["passed"].clone();
     assert_eq!((passed(0), passed(1)), (json!(14), json!(16)));
-    // What is wrong in it is said with its place, before anything is started.
+    // An error in the configuration is reported with its place before anything starts.
     fixture.write("pools.toml", "[pool.first]\nworkre = \"eval.py\"\n");
     let mut eval = fixture.scene.verb("eval");
     eval.args(["data.jsonl", "-c", "pools.toml", "--command", "answer"]).current_dir(fixture.home.path());

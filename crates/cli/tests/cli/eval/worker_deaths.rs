@@ -7,7 +7,7 @@ use crate::support::{finish, worker};
 
 const DIED: &str = "the worker of deadly exited with status 3";
 
-/// How the samples of the first experiment ended, and why those without a score have none.
+/// Returns how the samples of the first experiment ended, and why some have no score.
 fn counts(report: &Json) -> (Json, Vec<(String, String)>) {
     let summary = &report["experiments"][0];
     let text = |value: &Json| value.as_str().expect("text").to_owned();
@@ -85,7 +85,7 @@ fn a_sample_beside_the_one_that_ends_their_worker_is_asked_again() {
 #[test]
 fn workers_that_no_longer_start_end_the_evaluation_with_the_reason() {
     let fixture = EvalFixture::new();
-    // The first worker removes what the next one needs, and then ends with its sample.
+    // The first worker removes what the next one needs, and then dies with its sample.
     fixture.write("needed.txt", "");
     std::fs::copy(worker("eval_last_life.py"), fixture.path("last_life.py")).expect("a worker");
     let mut eval = fixture.scene.verb("eval");
@@ -101,7 +101,7 @@ fn workers_that_no_longer_start_end_the_evaluation_with_the_reason() {
         "2s",
     ]);
     let done = finish(eval.current_dir(fixture.home.path()));
-    assert_refused(&done, 1, &["cannot go on", "has no worker", "needed.txt", "--resume"]);
+    assert_refused(&done, 1, &["cannot continue", "has no worker", "needed.txt", "--resume"]);
     assert_eq!(fixture.results(), 1);
     fixture.scene.assert_clean();
 }

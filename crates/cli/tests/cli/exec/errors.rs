@@ -1,10 +1,11 @@
-//! A command that cannot run gets an error that names it, the exit status a shell would give, and leaves nothing behind.
+//! A command that cannot run gets an error that names the command, and the exit status that a shell would give. Nothing
+//! is left behind.
 
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{self, Done, Scene, TIERS, finish, possible};
 
-/// The command fails before it starts, in every tier, and says so.
+/// Asserts that the command fails with an error before it starts, in every tier.
 fn refused(program: &str, status: i32) {
     for tier in possible(TIERS) {
         let scene = Scene::new();
@@ -15,7 +16,7 @@ fn refused(program: &str, status: i32) {
     }
 }
 
-/// One line that names the thing and its cause, then the way out.
+/// Asserts that the error is one line that names the thing and its cause, followed by the way out.
 #[track_caller]
 fn assert_clear(done: &Done, name: &str) {
     assert_eq!(done.stdout, "");
@@ -53,7 +54,8 @@ fn a_script_whose_interpreter_is_missing() {
     let file = dir.path().join("script");
     std::fs::write(&file, "#!/no/such/interpreter\n").expect("a file");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("its mode");
-    // Bash says 126 (bad interpreter), env and dash say 127: the file is there, so it is 126 or the system's ENOENT.
+    // Bash returns 126 (bad interpreter), env and dash return 127. The file exists, so the status is 126 or that of the
+    // system's ENOENT.
     for tier in possible(TIERS) {
         let scene = Scene::new();
         let done = finish(&mut scene.exec(&["--tier", tier], &[&file]));
@@ -79,7 +81,7 @@ fn a_directory() {
 
 #[test]
 fn a_path_longer_than_the_system_allows() {
-    // As bash has it: with a slash it is a path that cannot be used, without one a name that is not found.
+    // As in bash: with a slash, it is a path that cannot be used; without one, it is a name that is not found.
     refused(&format!("/{}", "a".repeat(5000)), 126);
     refused(&format!("/tmp/{}", "a".repeat(300)), 126);
     refused(&"a".repeat(5000), 127);
@@ -87,7 +89,7 @@ fn a_path_longer_than_the_system_allows() {
 
 #[test]
 fn a_long_command_line_arrives_whole() {
-    // The system allows 128 KiB for one argument, and some megabytes for all.
+    // The system allows 128 KiB for one argument and some megabytes for all.
     let scene = Scene::new();
     let words = vec!["x".repeat(100_000); 10];
     let mut command =
@@ -184,7 +186,7 @@ fn a_tier_that_cannot_be_had_is_never_replaced_by_another() {
         return;
     }
     let scene = Scene::new();
-    // Root of a user namespace, but without capabilities, and where no further user namespace may be made.
+    // Root of a user namespace, but without capabilities, and with no further user namespace allowed.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces &&
                   exec setpriv --bounding-set=-all --inh-caps=-all $S --tier namespace -- true";
     let done = finish(scene.command("unshare").args(["--user", "--map-root-user", "bash", "-c", script]));

@@ -114,7 +114,7 @@ fn a_command_that_ends_before_the_timeout_keeps_its_status() {
 fn the_status_of_copies_is_the_first_by_index_that_is_not_zero() {
     for tier in possible(TIERS) {
         let scene = Scene::new();
-        // The second one ends last, and is still the one that counts.
+        // The second copy ends last, but its status counts: it is the first by index that is not zero.
         let script = "case $SNAKEPIT_WORKER_ID in w1) exit 0;; w2) sleep 0.3; exit 5;; *) exit 6;; esac";
         let done = finish(&mut scene.exec(&["--tier", tier, "--copies", "4", "--json"], &sh(script)));
         let json = done.assert_status(5).json();
@@ -139,7 +139,7 @@ fn copies_that_all_succeed_give_zero() {
 #[test]
 fn copies_have_no_input() {
     let scene = Scene::new();
-    // The pipe stays open and full of words, which nobody reads.
+    // The pipe stays open, and no process reads from it.
     let mut exec = Running::start(scene.exec(&["--copies", "2"], &["cat"]).stdin(Stdio::piped()));
     let pipe = exec.stdin.take();
     let done = exec.finish();

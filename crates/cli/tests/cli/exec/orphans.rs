@@ -9,13 +9,13 @@ use crate::support::{
     self, MOMENT, PATIENCE, Running, Scene, TIERS, finish, has_ended_until, patient_shell, possible,
 };
 
-/// Starts a daemon as daemons do it: forked twice, in a session of its own, with its descriptors closed.
+/// Starts a daemon in the usual way: forked twice, in its own session, with its descriptors closed.
 const DAEMON: &str = "(setsid setsid sleep 1000 <&- >&- 2>&- &) ; ";
 
-/// What `unshare` makes of a command that is PID 1, as in a container.
+/// Options of `unshare` that make a command PID 1, as in a container.
 const CONTAINER: [&str; 3] = ["--pid", "--fork", "--mount-proc"];
 
-/// The tiers that hold whoever leaves the group.
+/// The tiers that also hold processes that leave the group.
 const HOLDING: [&str; 3] = ["auto", "namespace", "shim"];
 
 #[test]
@@ -53,7 +53,7 @@ fn a_pipe_to_head_ends_it() {
         let scene = Scene::new();
         let script = format!("$S --tier {tier} -- yes | head -n 2; echo ${{PIPESTATUS[0]}}");
         let done = finish(scene.command("bash").args(["-c", &script]));
-        // 141: the command ended by SIGPIPE, which a Rust program would have had it ignore.
+        // 141: the command ended by SIGPIPE. It would not if it had inherited a Rust program's ignored SIGPIPE.
         assert_eq!(done.assert_status(0).stdout, "y\ny\n141\n");
         scene.assert_clean();
     }
@@ -154,7 +154,7 @@ fn as_pid_1_of_a_container_it_buries_orphans() {
     let mut running = Running::start(&mut bash);
     running.expect_line("ready");
     let inside = scene.alive().into_iter().find(|(_, name)| name == "snakepit").expect("exec").0;
-    // A stranger enters the container, and its child is orphaned: now it is a child of PID 1.
+    // A foreign process enters the container. Its child is orphaned and becomes a child of PID 1.
     let target = inside.as_raw_nonzero().to_string();
     let script = "(sleep 0.1; exit 0) & echo $!";
     let done = finish(
@@ -163,7 +163,7 @@ fn as_pid_1_of_a_container_it_buries_orphans() {
     done.assert_status(0);
     let children = format!("/proc/{target}/task/{target}/children");
     let until = Instant::now() + PATIENCE;
-    // The keeper alone stays.
+    // Only the keeper stays.
     while std::fs::read_to_string(&children).expect("children").split_whitespace().count() > 1 {
         assert!(Instant::now() < until, "an orphan was not buried");
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! `snakepit exec` passes signals to its command as the manual says.
+//! `snakepit exec` passes signals to its command as documented.
 
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
@@ -156,7 +156,7 @@ fn tstp_stops_the_command_and_exec_and_cont_continues_both() {
     for tier in possible(TIERS) {
         let scene = Scene::new();
         let mut command = scene.exec(&["--tier", tier], &patient_shell("trap 'echo usr' USR1; echo $$"));
-        // In a group of its own it can be continued by us, so the kernel lets it stop.
+        // In its own group the process can be continued by us, so the kernel lets it stop.
         let mut exec = Running::start(command.process_group(0));
         let printed = exec.expect_line("");
         exec.expect_line("ready");

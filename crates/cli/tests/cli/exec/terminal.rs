@@ -1,9 +1,9 @@
-//! On a terminal, `snakepit exec` behaves like a shell's own job: keys typed on a real pty at a real bash.
+//! On a terminal, `snakepit exec` behaves like a shell's own job. The tests type keys on a real pty at a real bash.
 
 use crate::support::pty::{CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, Pty, require};
 use crate::support::{self, MOMENT, Scene, TIERS, possible};
 
-/// One terminal with a shell per tier.
+/// Runs the test in each tier, on a new terminal with a shell.
 fn in_each_tier(act: impl Fn(&Scene, &mut Pty, &str)) {
     for tier in possible(TIERS) {
         let scene = Scene::new();
@@ -14,17 +14,17 @@ fn in_each_tier(act: impl Fn(&Scene, &mut Pty, &str)) {
     }
 }
 
-/// Starts a cat, and waits until it has the terminal: what is typed too early is echoed by somebody else.
+/// Starts a cat and waits until it has the terminal. Keys typed earlier would be echoed by another process.
 #[track_caller]
 fn start_cat(pty: &mut Pty, exec: &str) {
     pty.type_line(&format!("{exec} -- sh -c 'echo be\"\"gun; exec cat'"));
     pty.expect("begun\r\n");
 }
 
-/// The shell reads what is typed, line by line and with echo.
+/// Asserts that the shell reads input line by line and with echo.
 #[track_caller]
 fn expect_a_sane_terminal(pty: &mut Pty) {
-    // Bash sets the modes itself while it reads a line; what a program finds is what counts.
+    // Bash sets the modes itself while it reads a line, so the modes that a program finds are checked.
     pty.type_line("stty -a | tr ' ' '\\n' | grep -x -E -e '-?(isig|icanon|echo)' | xargs echo mo\"\"des:");
     pty.expect("modes: isig icanon echo");
     pty.prompt();
@@ -99,7 +99,7 @@ fn a_cat_in_the_background_does_not_steal_the_shells_input() {
     in_each_tier(|_, pty, exec| {
         pty.type_line(&format!("{exec} -- cat &"));
         pty.prompt();
-        // The shell tells about the stop of its job before one of the next prompts.
+        // The shell reports that its job has stopped before one of the next prompts.
         pty.type_line("until jobs -s | grep -q cat; do :; done; jobs | tr a-z A-Z");
         pty.expect("STOPPED");
         pty.prompt();
@@ -125,7 +125,7 @@ fn a_stopped_job_can_be_ended_by_the_shells_kill() {
         pty.type_keys(CTRL_Z);
         pty.expect("Stopped");
         pty.prompt();
-        // A shell that waits for a job which it still takes for stopped does not wait.
+        // A shell does not wait for a job that it still believes to be stopped.
         pty.type_line(
             "P=$(jobs -p); kill %1; while kill -0 $P 2> /dev/null; do :; done; wait $P; echo sta\"\"tus=$?",
         );
@@ -171,7 +171,7 @@ fn less_pages_and_gives_the_terminal_back() {
         pty.type_keys(" ");
         pty.expect("line 46.");
         pty.expect(":");
-        // A signal that comes just before it reads the next key would wait for that key.
+        // A signal that comes just before `less` reads the next key would have to wait for that key.
         scene.wait_until_asleep("less");
         pty.type_keys(CTRL_Z);
         pty.expect("Stopped");
@@ -318,7 +318,7 @@ fn copies_on_a_terminal_stop_on_ctrl_z_and_go_on_with_fg() {
         pty.expect("Stopped");
         pty.prompt();
         pty.type_line("fg");
-        // The shell tells what it continues before it hands the terminal over: only now Ctrl-C is for the copies.
+        // The shell prints what it continues before it hands over the terminal. Only now does Ctrl-C reach the copies.
         pty.expect("continued\r\n");
         pty.expect("continued\r\n");
         pty.type_keys(CTRL_C);

@@ -44,7 +44,7 @@ fn make_odd(path: &Path, odd: Odd) -> bool {
     true
 }
 
-/// A run's directory, still empty.
+/// Creates the directory of a run, still empty.
 fn make_run(scene: &Scene) -> PathBuf {
     let runs = scene.state_dir().join("runs");
     let run = runs.join(RUN);
@@ -55,7 +55,7 @@ fn make_run(scene: &Scene) -> PathBuf {
     run
 }
 
-/// Everybody who looks comes back in time, names the file, and lets the run be.
+/// Asserts that every command returns in time, names the file, and leaves the run alone.
 fn is_let_be_and_reported(scene: Scene, file: &Path, words: &str) {
     finish(&mut scene.exec(&[], &["true"])).assert_status(0);
     let cleanup = finish(&mut scene.verb("cleanup"));
@@ -69,7 +69,7 @@ fn is_let_be_and_reported(scene: Scene, file: &Path, words: &str) {
     scene.assert_clean();
 }
 
-/// Promise: everything is bounded. A ledger that is a FIFO hung every start, one of 8 GB was read whole.
+/// Promise: everything is bounded. Once, a ledger that is a FIFO hung every start, and one of 8 GB was read whole.
 #[test]
 fn a_ledger_that_is_no_plain_file_hangs_nobody_and_is_reported() {
     for odd in ODD_FILES {
@@ -84,7 +84,8 @@ fn a_ledger_that_is_no_plain_file_hangs_nobody_and_is_reported() {
     }
 }
 
-/// Promise: an error while looking is "cannot judge". A lock that could not be opened was taken for a free one.
+/// Promise: an error while looking means "cannot judge". Once, a lock that could not be opened was taken for a free
+/// one.
 #[test]
 fn a_lock_that_is_no_plain_file_hangs_nobody_and_is_reported() {
     for odd in [Odd::Fifo, Odd::Device, Odd::Socket, Odd::Directory] {
@@ -98,14 +99,14 @@ fn a_lock_that_is_no_plain_file_hangs_nobody_and_is_reported() {
     }
 }
 
-/// Those names in the state directory that begin like this.
+/// Returns the names in the directory that begin with the prefix.
 fn names(dir: &Path, prefix: &str) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a directory").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with(prefix)).collect()
 }
 
-/// The keeper's program, as the first start has written it.
+/// Returns the path of the keeper's program, which the first start writes.
 fn keeper(scene: &Scene) -> PathBuf {
     finish(&mut scene.exec(&[], &["true"])).assert_status(0);
     let found = names(scene.state_dir(), "keeper-");
@@ -113,7 +114,8 @@ fn keeper(scene: &Scene) -> PathBuf {
     scene.state_dir().join(name)
 }
 
-/// Promise: what can be had works, and what is wrong is said. "Broken pipe" came on every start, for good.
+/// Promise: whatever can work, works, and whatever is wrong is reported. Once, a damaged keeper made every start fail
+/// with "Broken pipe" forever.
 #[test]
 fn a_damaged_keeper_is_replaced_and_the_user_is_told() {
     let scene = Scene::new();
@@ -151,7 +153,7 @@ fn a_keeper_that_cannot_be_replaced_is_run_from_memory_and_the_user_is_told_what
     scene.assert_clean();
 }
 
-/// Writable by others, or somebody else's: it is not run, whatever is in it.
+/// A keeper that others can write to, or that another user owns, is not run, whatever it contains.
 #[test]
 fn a_keeper_that_others_could_change_is_replaced() {
     let scene = Scene::new();
@@ -164,7 +166,7 @@ fn a_keeper_that_others_could_change_is_replaced() {
     scene.assert_clean();
 }
 
-/// The same for what is written out for Python. A damaged file failed every worker.
+/// The same holds for the files that are written for Python. Once, a damaged file failed every worker.
 #[test]
 fn a_damaged_file_of_the_sdk_is_replaced_and_the_user_is_told() {
     let scene = Scene::new();
@@ -193,13 +195,13 @@ fn age(path: &Path) {
     File::open(path).and_then(|file| file.set_times(times)).expect("an older file");
 }
 
-/// Promise: the next start removes what killed ones have left. 1.2 MB stayed for each.
+/// Promise: the next start removes what killed starts have left. Once, 1.2 MB stayed for each.
 #[test]
 fn a_start_removes_the_temporary_files_of_killed_ones_and_not_those_of_living_ones() {
     let scene = Scene::new();
     let path = keeper(&scene);
     let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
-    // As versions before this one have called them.
+    // Earlier versions used these names.
     let (left, fresh) = (beside(".4711"), beside(".4712"));
     let unlocked = scene.state_dir().join(".tmp-keeper-1-1");
     let locked = scene.state_dir().join(".tmp-keeper-1-2");
@@ -234,7 +236,7 @@ fn a_run_that_was_never_finished_is_removed_at_once_unless_somebody_is_at_it() {
     let [bare, left, begun, locked] = ["1", "2", "3", "4"].map(new);
     fs::write(left.join("lock"), "").expect("a lock");
     fs::write(left.join("ledger"), "half").expect("a ledger");
-    // Its maker has only come as far as the directory.
+    // The process that creates this run has only created the directory so far.
     let maker = File::open(&begun).expect("the directory");
     flock(&maker, FlockOperation::LockShared).expect("locked");
     let lock = File::create(locked.join("lock")).expect("a lock");
@@ -248,7 +250,7 @@ fn a_run_that_was_never_finished_is_removed_at_once_unless_somebody_is_at_it() {
     scene.assert_clean();
 }
 
-/// Promise: left behind is nothing that the next start does not remove.
+/// Promise: killed starts leave nothing that the next start does not remove.
 #[test]
 fn first_starts_that_are_killed_at_any_moment_leave_nothing() {
     let rounds = if std::env::var_os("SNAKEPIT_QUICK").is_some() { 10 } else { 60 };
@@ -256,7 +258,7 @@ fn first_starts_that_are_killed_at_any_moment_leave_nothing() {
         let scene = Scene::new();
         let mut exec = scene.exec(&[], &["true"]);
         let mut child = exec.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
-        // Spread over the time that a start takes. Not a wait for anything.
+        // Spreads the kills over the time that a start takes. This does not wait for an event.
         let until = Instant::now() + Duration::from_micros(300 * round);
         while Instant::now() < until && child.try_wait().expect("its status").is_none() {
             std::thread::yield_now();

@@ -1,11 +1,11 @@
-//! A limit on file sizes, and a clock before 1970: a clear error, or none.
+//! A limit on file sizes causes a clear error. A clock before 1970 causes none.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::support::{Done, Scene, call, finish, worker};
 
-/// A shell that sets a limit and becomes the program.
+/// Returns a shell that sets a limit and then executes the program.
 fn limited(scene: &Scene, blocks: u32, words: &str) -> Command {
     let mut shell = scene.command("bash");
     shell.arg("-c").arg(format!("ulimit -f {blocks}; exec {words}"));
@@ -17,20 +17,20 @@ fn says_what_is_in_the_way(done: &Done) {
     assert!(done.stderr.contains("ulimit -f"), "{done:?}");
 }
 
-/// Promise: errors say what to do. SIGXFSZ ended the program without a word.
+/// Promise: errors say what to do. Once, SIGXFSZ ended the program without a word.
 #[test]
 fn a_limit_on_the_size_of_files_is_named_and_kills_nobody() {
     let scene = Scene::new();
     says_what_is_in_the_way(&finish(&mut limited(&scene, 0, "$S -- true")));
-    // Enough for the run's first records, not for the keeper's program.
+    // Enough for the run's first records, but not for the keeper's program.
     says_what_is_in_the_way(&finish(&mut limited(&scene, 4, "$S -- true")));
     finish(&mut scene.exec(&[], &["true"])).assert_status(0);
-    // The program is there now, but the ledger cannot take a record.
+    // The program exists now, but the ledger cannot take a record.
     says_what_is_in_the_way(&finish(&mut limited(&scene, 0, "$S -- true")));
     scene.assert_clean();
 }
 
-/// The keeper writes the records of workers: it must not die of the limit, and say which one it is.
+/// The keeper writes the records of workers. It must not die of the limit, and must say which limit it is.
 #[test]
 fn a_ledger_that_outgrows_the_limit_refuses_the_worker_in_words() {
     let scene = Scene::new();
@@ -42,7 +42,7 @@ fn a_ledger_that_outgrows_the_limit_refuses_the_worker_in_words() {
     scene.assert_clean();
 }
 
-/// The limit is the worker's as well, and so is what it does about it.
+/// The limit and its signal apply to the worker, too.
 #[test]
 fn a_worker_still_dies_of_the_limit_as_outside() {
     let scene = Scene::new();
@@ -64,13 +64,13 @@ fn a_call_under_a_limit_says_so_too() {
         format!("{program} call --state-dir {dir} -w {} add a:=1 b:=2", worker.display())
     };
     says_what_is_in_the_way(&finish(&mut limited(&scene, 0, &call(&scene))));
-    // The keeper is there, the SDK is not: some of its files are larger than this.
+    // The keeper exists, but the SDK does not. Some files of the SDK are larger than the limit.
     finish(&mut scene.exec(&[], &["true"])).assert_status(0);
     says_what_is_in_the_way(&finish(&mut limited(&scene, 8, &call(&scene))));
     scene.assert_clean();
 }
 
-/// A library for the loader that puts the wall clock back by 79 years.
+/// Builds a library for the loader that puts the wall clock back by 79 years.
 fn early_clock(scene: &Scene) -> PathBuf {
     const SOURCE: &str = "
         #define _GNU_SOURCE
@@ -91,7 +91,7 @@ fn early_clock(scene: &Scene) -> PathBuf {
     library
 }
 
-/// Promise: a machine without a battery starts in 1970 or before, and everything works. It panicked.
+/// Promise: a machine without a battery starts in 1970 or before, and everything works. Once, the program panicked.
 #[test]
 fn a_clock_before_1970_changes_nothing() {
     let scene = Scene::new();

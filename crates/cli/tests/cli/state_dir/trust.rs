@@ -1,5 +1,5 @@
-//! Only the user and root may have written to the state directory, the cache of environments and their parents: the keeper
-//! and the SDK run from there.
+//! Only the user and root may be able to write to the state directory, the cache of environments and their parents,
+//! because the keeper and the SDK run from there.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Done, Scene, finish};
 
-/// Two users who are nobody in particular.
+/// Two ordinary users.
 const ALICE: u32 = 47_110;
 const MALLORY: u32 = 47_111;
 
-/// Directories below one that everybody may pass, so that users other than root get there.
+/// Directories below one that every user may enter, so that users other than root can reach them.
 struct World {
     scene: Scene,
     dir: tempfile::TempDir,
 }
 
 impl World {
-    /// None, and said so, unless we are root.
+    /// Returns `None`, and prints so, unless the test runs as root.
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("NOT PROVEN HERE: only root can give directories away");
@@ -27,7 +27,8 @@ impl World {
         let dir = tempfile::tempdir().expect("a directory");
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("chmod");
         let scene = Scene::new();
-        // A copy that everybody can reach. Made by another process: ours would have it open for writing while it forks.
+        // A copy that every user can reach. `cp` makes it, because this process would have the file open for writing
+        // while it forks.
         let mut copy = scene.command("cp");
         finish(copy.arg(env!("CARGO_BIN_EXE_snakepit")).arg(dir.path().join("snakepit"))).assert_status(0);
         Some(Self { scene, dir })
@@ -45,7 +46,7 @@ impl World {
         path
     }
 
-    /// What a user gets to hear who runs a command with this state directory. More words may come before the program.
+    /// Runs a command with this state directory as this user. `before` are words before the program.
     fn exec_by(&self, user: u32, before: &[&str], state: &Path) -> Done {
         let user = user.to_string();
         let mut command = self.scene.command("setpriv");
@@ -73,7 +74,7 @@ fn refused(done: &Done, words: &[&str]) {
     }
 }
 
-/// Promise: nobody else's program is run. Whoever owned a directory above could swap the keeper.
+/// Promise: no other user's program is run. Once, the owner of a directory above could replace the keeper.
 #[test]
 fn a_state_directory_below_one_of_another_user_is_refused() {
     let Some(world) = World::new() else { return };
@@ -82,7 +83,7 @@ fn a_state_directory_below_one_of_another_user_is_refused() {
     world.is_refused(&theirs.join("state"), &words);
     world.make("theirs/ours", 0, 0o700);
     world.is_refused(&theirs.join("ours/deep/state"), &words);
-    // Nobody can sneak past it by the way back.
+    // A path that leads through the directory and back is rejected, too.
     world.make("fine", 0, 0o755);
     refused(&world.exec(&theirs.join("ours/../../fine/state")), &words);
     world.scene.assert_clean();
@@ -98,10 +99,10 @@ fn a_state_directory_below_one_that_others_may_write_to_is_refused_unless_it_is_
     world.is_refused(&group.join("state"), &["chmod g-w", group.to_str().expect("plain")]);
     let sticky = world.make("sticky", 0, 0o1777);
     world.exec(&sticky.join("state")).assert_status(0);
-    // Others can put their own beside it, and a directory of theirs is theirs.
+    // Others can create directories beside ours, but theirs are rejected.
     chown(world.make("sticky/theirs", 0, 0o755), Some(MALLORY), None).expect("chown");
     world.is_refused(&sticky.join("theirs/state"), &["47111"]);
-    // The directory itself is never one to which others may write.
+    // Others must never be able to write to the directory itself.
     let leaf = world.make("leaf", 0, 0o1777);
     world.is_refused(&leaf, &["chmod"]);
     world.scene.assert_clean();
@@ -151,7 +152,7 @@ fn links_on_the_way_are_followed_if_root_or_we_have_made_them_and_the_last_is_re
     refused(&world.exec(&ours.join("../ours")), &["symbolic link"]);
     let theirs = link("theirs", &real, MALLORY);
     refused(&world.exec(&theirs.join("state")), &["47111", "theirs"]);
-    // What a link leads to is looked at as closely as the rest.
+    // The target of a link is checked as closely as the rest.
     let bad = world.make("bad", MALLORY, 0o755);
     let to_bad = link("to_bad", &bad, 0);
     refused(&world.exec(&to_bad.join("state")), &["47111", bad.to_str().expect("plain")]);
@@ -160,7 +161,7 @@ fn links_on_the_way_are_followed_if_root_or_we_have_made_them_and_the_last_is_re
     world.scene.assert_clean();
 }
 
-/// A machine whose users are these, for one command.
+/// Returns the words that run one command on a machine with these users.
 fn with_users(world: &World, passwd: &str, group: &str, nsswitch: &str) -> Vec<String> {
     let file = |name: &str, text: &str| {
         let path = world.path(name);
@@ -172,7 +173,7 @@ fn with_users(world: &World, passwd: &str, group: &str, nsswitch: &str) -> Vec<S
     mounts.into_iter().chain(["exec \"$@\"".to_owned()]).collect()
 }
 
-/// Promise: what can be had works. Ubuntu and Debian give each user a group of his own, and some the umask 002.
+/// Promise: whatever can work, works. Ubuntu and Debian give each user a private group, and some also the umask 002.
 #[test]
 fn a_group_that_is_the_users_own_may_write_and_one_with_other_members_may_not() {
     const PASSWD: &str =
@@ -208,7 +209,7 @@ fn a_group_that_is_the_users_own_may_write_and_one_with_other_members_may_not() 
     world.scene.assert_clean();
 }
 
-/// In a user namespace whoever is not mapped looks like nobody: root, and everybody else.
+/// In a user namespace, every user that is not mapped appears as `nobody`, including root.
 #[test]
 fn in_a_user_namespace_the_systems_own_directories_are_taken_for_roots_and_no_others() {
     let Some(world) = World::new() else { return };
@@ -229,17 +230,17 @@ fn in_a_user_namespace_the_systems_own_directories_are_taken_for_roots_and_no_ot
     ] {
         world.exec_by(ALICE, map, &state).assert_status(0);
     }
-    // Nobody can tell whether this one is root's.
+    // Nothing shows whether this directory belongs to root.
     let home = world.make("home", ALICE, 0o755);
     world.exec_by(ALICE, &[], &home.join("state")).assert_status(0);
     let words = [world.dir.path().to_str().expect("plain"), "user namespace"];
     refused(&world.exec_by(ALICE, &["unshare", "-Ur"], &home.join("state")), &words);
-    // Not even which ones are our own.
+    // Nothing even shows which directories are our own.
     refused(&world.exec_by(ALICE, &["unshare", "-U"], &state), &["user namespace"]);
     world.scene.assert_clean();
 }
 
-/// The same for what `pip` installs: it is run as well.
+/// The same holds for what `pip` installs, because it is run as well.
 #[test]
 fn a_cache_of_environments_below_a_directory_of_another_user_is_refused() {
     let Some(world) = World::new() else { return };

@@ -1,5 +1,5 @@
-//! What every test of the program needs: a scene with a state directory, a mark that finds every process of the test, and
-//! a bystander process that must survive.
+//! The tools of every test of the program: a scene with a state directory, a mark that finds every process of the test,
+//! and a bystander process that must survive.
 #![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
 
 pub(crate) mod pty;
@@ -21,22 +21,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub(crate) use unproven::unproven;
 
-/// How long anything may take before a test gives up. Nothing here needs more than a fraction of it.
+/// The time after which a test gives up. Nothing here needs more than a fraction of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long what is killed may still be found, on a busy machine.
+/// The time for which killed processes may still be found on a busy machine.
 pub(crate) const MOMENT: Duration = Duration::from_secs(2);
 
 pub(crate) const TIERS: [&str; 4] = ["auto", "namespace", "shim", "group"];
 
-/// The tiers that this machine offers. A tier that is missing is reported as unproven.
+/// Returns the tiers that this machine offers. Reports a missing tier as unproven.
 pub(crate) fn possible<const N: usize>(tiers: [&'static str; N]) -> impl Iterator<Item = &'static str> {
     let refusal = tiers.contains(&"namespace").then(|| unproven::namespace_refusal(None)).flatten();
     refusal.as_deref().inspect(|why| unproven(why));
     tiers.into_iter().filter(move |tier| *tier != "namespace" || refusal.is_none())
 }
 
-/// Whether `unshare` can make these namespaces. A refusal is reported as unproven.
+/// Reports whether `unshare` can make these namespaces. Reports a refusal as unproven.
 pub(crate) fn can_unshare(options: &[&str]) -> bool {
     let refusal = unproven::unshare_refusal(None, options);
     if let Some(why) = &refusal {
@@ -47,7 +47,7 @@ pub(crate) fn can_unshare(options: &[&str]) -> bool {
 
 const MARK: &str = "SNAKEPIT_TEST_MARK";
 
-/// One test's world.
+/// The state directory and the processes of one test.
 pub(crate) struct Scene {
     state: tempfile::TempDir,
     mark: String,
@@ -67,21 +67,21 @@ impl Scene {
         self.state.path()
     }
 
-    /// `snakepit VERB --state-dir …`, without input.
+    /// Returns `snakepit VERB --state-dir …`, without input.
     pub(crate) fn verb(&self, verb: &str) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_snakepit"));
         command.arg(verb).arg("--state-dir").arg(self.state_dir());
         command
     }
 
-    /// `snakepit exec --state-dir … OPTIONS -- COMMAND`, without input.
+    /// Returns `snakepit exec --state-dir … OPTIONS -- COMMAND`, without input.
     pub(crate) fn exec<S: AsRef<OsStr>>(&self, options: &[&str], command: &[S]) -> Command {
         let mut exec = self.verb("exec");
         exec.args(options).arg("--").args(command);
         exec
     }
 
-    /// Any program that belongs to this scene. `$S` is the program's command line up to the options of `exec`.
+    /// Returns any program that belongs to this scene. `$S` is the program's command line up to the options of `exec`.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -96,7 +96,7 @@ impl Scene {
         format!("{} exec --state-dir {}", env!("CARGO_BIN_EXE_snakepit"), self.state_dir().display())
     }
 
-    /// The processes of this scene that are alive. A zombie has no environment any more.
+    /// Returns the processes of this scene that are alive. A zombie has no environment and is not found.
     pub(crate) fn alive(&self) -> Vec<(Pid, String)> {
         let mark = format!("{MARK}={}", self.mark);
         let has_mark = |pid: &i32| {
@@ -114,7 +114,7 @@ impl Scene {
             .collect()
     }
 
-    /// Waits until the process of this name waits for something.
+    /// Waits until the process with this name sleeps.
     #[track_caller]
     pub(crate) fn wait_until_asleep(&self, name: &str) {
         let until = Instant::now() + PATIENCE;
@@ -124,13 +124,13 @@ impl Scene {
         }
     }
 
-    /// Nothing may be alive now, not even for another moment.
+    /// Asserts that no process is alive now. There is no time to wait.
     pub(crate) fn assert_nothing_is_alive(&self) {
         let alive = self.alive();
         assert!(alive.is_empty(), "still alive: {alive:?}");
     }
 
-    /// Waits for every process of the scene to end; pidfds tell when.
+    /// Waits on pidfds for every process of the scene to end.
     pub(crate) fn assert_all_end_within(&self, time: Duration) {
         let until = Instant::now() + time;
         loop {
@@ -144,14 +144,14 @@ impl Scene {
         }
     }
 
-    /// Nothing is alive, nothing is recorded, and the bystander is well.
+    /// Asserts that no process is alive, nothing is recorded, and the bystander is well.
     pub(crate) fn assert_clean(mut self) {
         self.assert_nothing_is_alive();
         self.assert_nothing_is_recorded();
         self.assert_bystander_is_well();
     }
 
-    /// Waits until no run is on record: the keeper of a host that was killed needs a moment.
+    /// Waits until no run is recorded. The keeper of a killed host needs a moment.
     pub(crate) fn assert_nothing_is_recorded_within(&self, time: Duration) {
         let until = Instant::now() + time;
         while Instant::now() < until && !self.recorded().is_empty() {
@@ -169,7 +169,7 @@ impl Scene {
         let runs: Vec<OsString> = std::fs::read_dir(self.state_dir().join("runs"))
             .map(|runs| runs.flatten().map(|entry| entry.file_name()).collect())
             .unwrap_or_default();
-        // A name that begins with a dot is no run.
+        // A name that begins with a dot is not a run.
         runs.into_iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")).collect()
     }
 
@@ -177,7 +177,7 @@ impl Scene {
         assert!(self.bystander.try_wait().expect("the bystander").is_none(), "the bystander was killed");
     }
 
-    /// What `snakepit ledger --json` says.
+    /// Returns the output of `snakepit ledger --json`.
     pub(crate) fn ledger(&self) -> serde_json::Value {
         let done = finish(self.verb("ledger").arg("--json"));
         serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
@@ -195,19 +195,19 @@ impl Drop for Scene {
     }
 }
 
-/// A Python worker of the tests.
+/// Returns the path of a Python worker of the tests.
 pub(crate) fn worker(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers").join(file)
 }
 
-/// `snakepit call --state-dir … -w worker.py`, without input.
+/// Returns `snakepit call --state-dir … -w worker.py`, without input.
 pub(crate) fn call(scene: &Scene) -> Command {
     let mut call = scene.verb("call");
     call.arg("-w").arg(worker("worker.py"));
     call
 }
 
-/// A program that has ended, and what it said.
+/// A program that has ended, and its output.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) status: ExitStatus,
@@ -223,7 +223,7 @@ impl Done {
         self
     }
 
-    /// The last line of stderr, which is JSON.
+    /// Returns the last line of stderr, which is JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         let line = self.stderr.lines().last().unwrap_or_default();
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -236,7 +236,7 @@ pub(crate) fn finish(command: &mut Command) -> Done {
     Running::start(command.stdin(Stdio::null())).finish()
 }
 
-/// A program that runs, with its input and output in our hands.
+/// A running program. The test holds its input and output.
 pub(crate) struct Running {
     child: Child,
     pub(crate) stdin: Option<ChildStdin>,
@@ -288,12 +288,12 @@ impl Running {
         }
     }
 
-    /// Writes a line to its input.
+    /// Writes a line to the input of the program.
     pub(crate) fn say(&mut self, line: &str) {
         writeln!(self.stdin.as_mut().expect("a piped stdin"), "{line}").expect("stdin");
     }
 
-    /// Waits for its end.
+    /// Waits until the program ends.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Done {
         drop(self.stdin.take());
@@ -319,7 +319,7 @@ fn readable_within(fd: &ChildStdout, buffered: &BufReader<ChildStdout>, time: Du
     }
 }
 
-/// Whether the process is gone, or goes, until then.
+/// Reports whether the process ends before `until`, or has ended already.
 pub(crate) fn ends_until(pid: Pid, until: Instant) -> bool {
     let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
     has_ended_until(&pidfd, until)
@@ -330,26 +330,26 @@ pub(crate) fn has_ended_until(pidfd: &OwnedFd, until: Instant) -> bool {
     poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&left)).expect("poll") > 0
 }
 
-/// Signals a process of the test's own. Through a pidfd, like everybody here.
+/// Signals a process of the test, through a pidfd as everywhere in this project.
 pub(crate) fn send(pid: Pid, signal: Signal) {
     if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) {
         let _ = pidfd_send_signal(&pidfd, signal);
     }
 }
 
-/// The state letter of a process, as in `ps`.
+/// Returns the state letter of a process, as in `ps`.
 pub(crate) fn state(pid: Pid) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// A pid as a script prints it.
+/// Parses a pid that a script has printed.
 #[track_caller]
 pub(crate) fn pid(text: &str) -> Pid {
     text.trim().parse().ok().and_then(Pid::from_raw).unwrap_or_else(|| panic!("{text:?} is not a pid"))
 }
 
-/// A shell that prints `ready`, lives until it is killed, and does what `traps` says on signals.
+/// Returns a shell that prints `ready`, lives until it is killed, and executes `traps` on signals.
 pub(crate) fn patient_shell(traps: &str) -> [String; 3] {
     ["bash".into(), "-c".into(), format!("{traps}\necho ready\nwhile :; do sleep infinity & wait $!; done")]
 }
@@ -370,7 +370,7 @@ pub(crate) fn redacted(text: &str, scene: &Scene) -> String {
             () => word.to_owned(),
         }
     });
-    // Columns are as wide as their widest cell, which differs as well.
+    // Columns are as wide as their widest cell, which differs from run to run as well.
     let joined: String = words.collect();
     joined.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
 }

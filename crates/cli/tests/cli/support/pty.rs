@@ -20,11 +20,11 @@ pub(crate) const CTRL_D: &str = "\x04";
 pub(crate) const CTRL_Z: &str = "\x1a";
 pub(crate) const CTRL_BACKSLASH: &str = "\x1c";
 
-/// What stands on the screen, and whether more can come.
+/// The text on the screen, and whether more can come.
 #[derive(Default)]
 struct Screen {
     text: String,
-    /// How far `expect` has read.
+    /// The end of the text that `expect` has read.
     read: usize,
     closed: bool,
 }
@@ -38,14 +38,14 @@ pub(crate) struct Pty {
 }
 
 impl Pty {
-    /// An interactive bash on a terminal of its own, at its first prompt.
+    /// Starts an interactive bash on a new terminal and waits for its first prompt.
     pub(crate) fn bash(scene: &Scene) -> Self {
         let mut pty = Self::start(scene, &["bash", "--norc", "--noprofile", "-i"]);
         pty.prompt();
         pty
     }
 
-    /// Any command as the leader of a session on a new terminal.
+    /// Starts any command as the leader of a session on a new terminal.
     pub(crate) fn start(scene: &Scene, words: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pty");
         grantpt(&master).expect("grantpt");
@@ -56,7 +56,8 @@ impl Pty {
             ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
                 .expect("its other end");
         let copy = || slave.try_clone().expect("a copy of the terminal");
-        // setsid(1) replaces itself by the command, since it leads no group: the child is the session's leader.
+        // `setsid` becomes the command without a fork, because it leads no group. The child is therefore the session's
+        // leader.
         let child = scene
             .command("setsid")
             .arg("--ctty")
@@ -94,7 +95,7 @@ impl Pty {
         self.type_keys(&format!("{line}\n"));
     }
 
-    /// Waits until `text` stands on the screen, below what was expected before.
+    /// Waits until `text` appears on the screen, after the text that was expected before.
     #[track_caller]
     pub(crate) fn expect(&mut self, text: &str) {
         let until = Instant::now() + PATIENCE;
@@ -121,7 +122,7 @@ impl Pty {
         self.expect("prompt> ");
     }
 
-    /// Asks the shell for the last status. The quotes keep the echo of what is typed from being the answer.
+    /// Asks the shell for the last status. The quotes keep the echo of the command from looking like the answer.
     #[track_caller]
     pub(crate) fn expect_status(&mut self, status: i32) {
         self.type_line("echo sta\"\"tus=$?.");
@@ -129,21 +130,21 @@ impl Pty {
         self.prompt();
     }
 
-    /// Leaves the shell, and waits for its end.
+    /// Leaves the shell and waits until it ends.
     #[track_caller]
     pub(crate) fn leave(mut self) -> ExitStatus {
         self.type_line("exit 0");
         self.end()
     }
 
-    /// Waits for the end of the session's leader.
+    /// Waits until the session's leader ends.
     #[track_caller]
     pub(crate) fn end(&mut self) -> ExitStatus {
         assert!(ends_until(self.pid(), Instant::now() + PATIENCE), "the session's leader did not end");
         self.child.wait().expect("its status")
     }
 
-    /// Pulls the plug.
+    /// Hangs up the terminal.
     pub(crate) fn hang_up(self) -> Child {
         let Self { master, child, plug, reader, .. } = self;
         drop(plug);
@@ -153,7 +154,7 @@ impl Pty {
     }
 }
 
-/// Reads until the other side is closed, or until the plug is pulled.
+/// Reads until the other side is closed or the terminal hangs up.
 fn read_in_background(
     mut master: File,
     plug: PipeReader,
@@ -165,7 +166,7 @@ fn read_in_background(
             let mut doors = [PollFd::new(&master, PollFlags::IN), PollFd::new(&plug, PollFlags::IN)];
             poll(&mut doors, None).expect("poll");
             let pulled = !doors[1].revents().is_empty();
-            // The end of a terminal is an error: EIO once nobody has its other side open.
+            // The end of a terminal is an error: EIO once no process has its other side open.
             let length = if pulled { 0 } else { master.read(&mut bytes).unwrap_or(0) };
             let (lock, changed) = &*screen;
             let mut screen = lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +180,7 @@ fn read_in_background(
     })
 }
 
-/// Fails with the way out when a program that the test needs is not there.
+/// Fails with the way out if a program that the test needs is missing.
 #[track_caller]
 pub(crate) fn require(program: &str, package: &str) {
     let path = std::env::var_os("PATH").unwrap_or_default();

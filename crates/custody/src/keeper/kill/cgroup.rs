@@ -1,6 +1,6 @@
-//! Cgroups as keeper and shims use them: the run's own, and one per worker below it.
+//! Cgroups as keeper and shims use them: the run's cgroup, and one cgroup per worker below it.
 //!
-//! One write kills all processes in a worker's cgroup; the run's cgroup covers all workers.
+//! One write kills all processes in a worker's cgroup. A write to the run's cgroup kills the processes of all workers.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::{self, PollFd};
 
-/// How many directories a removal looks at, however many a worker has created.
+/// The most directories that a removal visits, however many a worker has created.
 const MAX_REMOVED: usize = 10_000;
 
 /// The cgroup of one worker.
@@ -21,8 +21,8 @@ pub(crate) struct WorkerCgroup {
 }
 
 impl WorkerCgroup {
-    /// Creates the cgroup of the shim with this number; `None` if a limit or the cgroup's type forbids it: the run's own then
-    /// serves.
+    /// Creates the cgroup of the shim with this serial number. Returns `None` if a limit or the cgroup's type forbids
+    /// it: the run's cgroup then serves.
     pub(crate) fn make(run: RawFd, serial: u64) -> Option<Self> {
         let name = name(serial);
         match sys::make_dir_at(run, &name) {
@@ -37,7 +37,7 @@ impl WorkerCgroup {
         kill(self.dir.as_raw_fd());
     }
 
-    /// Removes the cgroup with all below it; false if a process is left in it.
+    /// Removes the cgroup and everything below it. Returns false if a process is left in it.
     pub(crate) fn remove(&self) -> bool {
         remove_child(self.run, &self.name)
     }
@@ -60,14 +60,14 @@ pub(crate) fn kill(dir: RawFd) {
     }
 }
 
-/// Kills all processes in the cgroup of the shim with this number.
+/// Kills all processes in the cgroup of the shim with this serial number.
 pub(crate) fn kill_worker(run: RawFd, serial: u64) {
     if let Ok(dir) = sys::open_at(run, &name(serial), sys::O_RDONLY) {
         kill(dir.as_raw_fd());
     }
 }
 
-/// Removes the cgroup of the shim with this number.
+/// Removes the cgroup of the shim with this serial number.
 pub(crate) fn remove_worker(run: RawFd, serial: u64) -> bool {
     remove_child(run, &name(serial))
 }
@@ -80,12 +80,12 @@ fn remove_child(run: RawFd, name: &CString) -> bool {
     }
 }
 
-/// Where a cgroup is.
+/// Returns the path of a cgroup.
 pub(crate) fn path(dir: RawFd) -> Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{dir}"))
 }
 
-/// Removes a cgroup and those below it, innermost first; false if one is left.
+/// Removes a cgroup and the cgroups below it, innermost first. Returns false if the cgroup itself is left.
 pub(crate) fn remove_tree(path: &Path) -> bool {
     if is_removed(path) {
         return true;
@@ -110,7 +110,7 @@ fn is_removed(path: &Path) -> bool {
     std::fs::remove_dir(path).map_or_else(|error| error.kind() == ErrorKind::NotFound, |()| true)
 }
 
-/// Waits a moment for a change of a cgroup's members.
+/// Waits up to `timeout_ms` for a change of the cgroup's members.
 pub(crate) fn await_change(dir: RawFd, timeout_ms: i32) {
     if let Ok(events) = sys::open_at(dir, c"cgroup.events", sys::O_RDONLY) {
         let mut fds = [PollFd { fd: events.as_raw_fd(), events: sys::POLLPRI, revents: 0 }];

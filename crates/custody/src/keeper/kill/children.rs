@@ -1,6 +1,6 @@
-//! The caller's own children and their end.
+//! The children of the caller, and their end.
 //!
-//! The pid of a child that is not reaped still belongs to it, so a plain signal cannot hit a stranger.
+//! The pid of a child that is not reaped still belongs to that child, so a plain signal cannot reach a foreign process.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::descendants;
 use crate::sys::{self, PollFd};
 
-/// The pids of the caller's children, in no order. The list may miss a child that started or ended meanwhile: callers repeat
-/// until the kernel says that there is none.
+/// Returns the pids of the caller's children, in no order. The list may miss a child that started or ended meanwhile,
+/// so callers repeat the call until the kernel reports that no child is left.
 ///
-/// The kernel confirms each of them: in a `/proc` of another PID namespace, the same numbers mean other processes.
+/// The kernel confirms each pid, because the same numbers mean other processes in a `/proc` of another PID namespace.
 pub(crate) fn list() -> Vec<i32> {
     let listed = descendants::children_of_caller();
     listed.into_iter().filter(|pid| sys::is_child(*pid)).collect()
@@ -26,7 +26,7 @@ pub(crate) fn kill(spared: impl Fn(i32) -> bool) -> SignalOutcome {
     signalled
 }
 
-/// Whom a round of signals reached.
+/// The processes that a round of signals reached.
 #[derive(Default)]
 pub(crate) struct SignalOutcome {
     /// The processes that got the signal.
@@ -46,21 +46,21 @@ impl SignalOutcome {
     }
 }
 
-/// Rounds of KILL, which become more thorough: most trees are gone after a few cheap ones.
+/// Rounds of KILL that become more thorough. Most trees of processes are gone after a few cheap rounds.
 pub(crate) struct Escalation {
     began: Instant,
     rounds: u32,
-    /// Since when only processes are left that may not be signalled or cannot be reaped.
+    /// When the situation began in which only processes are left that may not be signalled or cannot be reaped.
     alone_since: Option<Instant>,
 }
 
-/// After so many rounds and so much time, killing one by one does not converge.
+/// After this many rounds and this much time, killing processes one by one will not succeed.
 const CHEAP_ROUNDS: u32 = 8;
 const CHEAP_TIME: Duration = Duration::from_millis(50);
 
-/// How long processes that may not be signalled get to end by themselves, as most setuid programs soon do.
+/// How long processes that may not be signalled get to end on their own. Most setuid programs end soon.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
-/// How long ended processes get to become reapable, which a tracer may delay.
+/// How long ended processes get to become reapable. A tracer may delay this.
 const DEAD_PATIENCE: Duration = Duration::from_millis(200);
 
 impl Escalation {
@@ -68,21 +68,21 @@ impl Escalation {
         Self { began: Instant::now(), rounds: 0, alone_since: None }
     }
 
-    /// One round of KILL to all processes except the spared ones and their descendants.
+    /// Sends one round of KILL to all processes except the spared ones and their descendants.
     pub(crate) fn kill(&mut self, spared: impl Fn(i32) -> bool) -> KillRound {
         self.rounds += 1;
         let thorough = self.rounds > CHEAP_ROUNDS && self.began.elapsed() > CHEAP_TIME;
         let mut signalled = if thorough { SignalOutcome::default() } else { kill(&spared) };
-        // Descendants of a process that may not be signalled may themselves be signalled.
+        // Descendants of a process that may not be signalled may accept signals themselves.
         if thorough || (signalled.reached.is_empty() && !signalled.refused.is_empty()) {
             signalled = descendants::stop_and_kill(spared);
         }
         self.round(signalled)
     }
 
-    /// A round of KILL to a group whose orphans become the caller's children.
+    /// Sends one round of KILL to a group whose orphans become the caller's children.
     pub(crate) fn kill_group(&mut self, group: i32) -> KillRound {
-        // Refused only if no member may be signalled.
+        // The kernel refuses only if no member may be signalled.
         let refused =
             matches!(sys::send_signal(-group, sys::SIGKILL), Err(error) if sys::errno(&error) == sys::EPERM);
         let alive = list().into_iter().filter(|pid| descendants::lives_in(*pid, group)).collect();
@@ -91,7 +91,8 @@ impl Escalation {
         self.round(signalled)
     }
 
-    /// The round is the last one once, for a while, only processes were left that may not be signalled or are dead.
+    /// Evaluates a round. It is the last one if, for a while, only processes were left that may not be signalled or are
+    /// dead.
     fn round(&mut self, signalled: SignalOutcome) -> KillRound {
         let alone = signalled.reached.is_empty() && (!signalled.refused.is_empty() || all_are_dead());
         self.alone_since = alone.then(|| self.alone_since.unwrap_or_else(Instant::now));
@@ -102,7 +103,7 @@ impl Escalation {
     }
 }
 
-/// Whether all children have ended but cannot be reaped, because a tracer holds them.
+/// Returns whether all children have ended but cannot be reaped, because a tracer holds them.
 fn all_are_dead() -> bool {
     let children = list();
     !children.is_empty() && children.into_iter().all(descendants::is_dead)
@@ -111,42 +112,42 @@ fn all_are_dead() -> bool {
 /// The result of a round of KILL.
 pub(crate) struct KillRound {
     pub(crate) reached: Vec<i32>,
-    /// After the last round: the processes that may not be signalled.
+    /// The processes that may not be signalled. Filled only after the last round.
     pub(crate) given_up: Vec<i32>,
     /// Whether another round would change nothing.
     pub(crate) is_last: bool,
 }
 
-/// How many children are reaped in one go: a fork bomb must not keep the caller from everything else.
+/// How many children are reaped in one go. The limit lets the caller handle other events during a fork bomb.
 pub(crate) const REAPED_AT_ONCE: usize = 1000;
 
-/// How long to wait for the first death before looking for more processes, in milliseconds: usually the processes that were
-/// killed already are all there are.
+/// How long to wait for the first death before looking for more processes, in milliseconds. Usually the processes that
+/// were already killed are the only ones.
 pub(crate) const FIRST_DEATH_MS: i32 = 100;
 /// How long to wait for a death before the next round, in milliseconds.
 pub(crate) const NEXT_DEATH_MS: i32 = 50;
 
-/// The end of all children, and of all that they leave behind.
+/// Ends all children and everything that they leave behind.
 pub(crate) struct EndOfChildren<'a> {
     /// Readable when a child has ended.
     pub(crate) deaths: &'a OwnedFd,
-    /// Kills all of them at once, where that is possible: called if the first death was not the last.
+    /// Kills all processes at once, where that is possible. Called if the first death was not the last.
     pub(crate) kill_at_once: &'a dyn Fn(),
     /// Called every [`NEXT_DEATH_MS`] until the end.
     pub(crate) still_busy: &'a dyn Fn(),
 }
 
 impl EndOfChildren<'_> {
-    /// Kills and reaps until no child is left. If the caller is a subreaper or an init, orphans become its children, so at the
-    /// end no descendant is left either. Returns the processes that may not be signalled.
+    /// Kills and reaps until no child is left. If the caller is a subreaper or an init, orphans become its children, so
+    /// no descendant is left either. Returns the processes that may not be signalled.
     ///
-    /// Event-driven: each death wakes it, and each new orphan comes with a death.
+    /// The loop is driven by events: each death wakes it, and each new orphan appears with a death.
     pub(crate) fn run(&self, mut reaped: impl FnMut(&sys::ReapedChild)) -> Vec<i32> {
         let mut first = true;
         let mut escalation = None;
         let mut busy = BusyNotice::new();
         loop {
-            // Before reaping, so that a later death is noticed.
+            // Drains before reaping, so that a later death wakes the loop again.
             sys::drain(self.deaths);
             for _ in 0..REAPED_AT_ONCE {
                 match sys::wait_child(-1, sys::WNOHANG) {
@@ -177,13 +178,13 @@ impl EndOfChildren<'_> {
     }
 }
 
-/// Waits a moment for a child's death, which makes this descriptor readable.
+/// Waits up to `timeout_ms` for a child's death, which makes this descriptor readable.
 pub(crate) fn await_death(deaths: &OwnedFd, timeout_ms: i32) {
     let mut deaths = [PollFd { fd: deaths.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
     let _ = sys::poll_any(&mut deaths, timeout_ms);
 }
 
-/// Reports regularly that an end is under way: deaths may come without a pause for as long as it takes.
+/// Reports regularly that an end is in progress, because deaths may come without a pause until it is complete.
 pub(crate) struct BusyNotice {
     told: Instant,
 }

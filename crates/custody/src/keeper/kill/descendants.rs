@@ -1,8 +1,9 @@
 //! All descendants of the caller: first stopped, so that none can fork, then killed.
 //!
-//! A fork bomb at the limit of processes makes a new process for each that is killed. A stopped process makes none, and still
-//! counts against the limit. A list of processes is always stale, so each one is held by a pidfd before it is compared and
-//! compared before it is signalled, and the caller repeats all of this until the kernel says that no child is left.
+//! A fork bomb at the process limit creates a new process for each one that is killed. A stopped process creates none,
+//! and still counts against the limit. A list of processes is always stale, so the code opens a pidfd for each process
+//! before it compares the process, and compares before it sends a signal. The caller repeats all of this until the
+//! kernel reports that no child is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,12 +15,12 @@ use crate::sys;
 
 use super::children::SignalOutcome;
 
-/// How long the stopping may take; then the known processes are killed, and the caller starts again.
+/// How long the stopping may take. After that, the known processes are killed, and the caller starts again.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
-/// How long to wait before stopped processes are looked at again, in milliseconds.
+/// How long to wait before the next look at stopped processes, in milliseconds.
 const BETWEEN_PASSES_MS: i32 = 1;
 
-/// Stops and kills all descendants of the caller, except the spared and their descendants.
+/// Stops and kills all descendants of the caller, except the spared ones and their descendants.
 pub(crate) fn stop_and_kill(spared: impl Fn(i32) -> bool) -> SignalOutcome {
     let deadline = Instant::now() + STOP_PATIENCE;
     let mut found = HeldTree::default();
@@ -31,17 +32,17 @@ pub(crate) fn stop_and_kill(spared: impl Fn(i32) -> bool) -> SignalOutcome {
     found.kill()
 }
 
-/// Whether the numbers in `/proc` are those of the caller's PID namespace.
+/// Returns whether the numbers in `/proc` are those of the caller's PID namespace.
 fn is_own_proc() -> bool {
     std::fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&sys::pid().to_string()))
 }
 
-/// What one pass through the tree found.
+/// The result of one pass through the tree.
 #[derive(PartialEq, Clone, Copy)]
 enum StopPass {
     Settled,
     Unsettled,
-    /// No more descriptors: kill the known processes, and start again.
+    /// No descriptor is free: the known processes must be killed before the next attempt.
     Full,
 }
 
@@ -86,8 +87,8 @@ impl HeldTree {
         self.held.get(&pid).is_some_and(|pidfd| !sys::has_ended(pidfd.as_raw_fd()))
     }
 
-    /// Holds a process if its parent is the caller or a held process. The order matters: open the pidfd, read the parent's
-    /// number, then check that both are alive. So neither number can mean another process.
+    /// Opens a pidfd for a process if its parent is the caller or a held process. The order matters: open the pidfd,
+    /// read the parent's pid, then check that both processes are alive. So neither number can mean another process.
     fn hold(&mut self, pid: i32, own: i32) -> HoldOutcome {
         let pidfd = match sys::pidfd_open(pid) {
             Ok(pidfd) => pidfd,
@@ -106,8 +107,8 @@ impl HeldTree {
         HoldOutcome::Yes
     }
 
-    /// Stops a running process; false if it need not or may not be stopped. Uninterruptible sleep counts as stopped: the
-    /// process may wait for a stopped child, and gets the signal before it continues.
+    /// Stops a running process. Returns false if the process need not or may not be stopped. Uninterruptible sleep
+    /// counts as stopped: the process may wait for a stopped child, and receives the signal before it continues.
     fn stop(&self, pid: i32) -> bool {
         let Some(state) = read_stat(pid).map(|stat| stat.state) else { return false };
         let Some(pidfd) = self.held.get(&pid).map(AsRawFd::as_raw_fd) else { return false };
@@ -117,7 +118,8 @@ impl HeldTree {
         sent && !matches!(state, 'D' | 'Z' | 'X')
     }
 
-    /// Kills children before their parents: when a parent ends, the kernel continues the stopped group that it leaves.
+    /// Kills children before their parents. When a parent ends, the kernel continues the stopped group that the parent
+    /// leaves.
     fn kill(self) -> SignalOutcome {
         let mut signalled = SignalOutcome::default();
         for pid in self.order.iter().rev() {
@@ -143,22 +145,22 @@ impl StopPass {
     }
 }
 
-/// Whether a process has ended and waits to be reaped.
+/// Returns whether a process has ended and waits to be reaped.
 pub(crate) fn is_dead(pid: i32) -> bool {
     read_stat(pid).is_some_and(|stat| stat.has_ended())
 }
 
-/// Whether a process is alive and in this group.
+/// Returns whether a process is alive and in this group.
 pub(crate) fn lives_in(pid: i32, group: i32) -> bool {
     read_stat(pid).is_some_and(|stat| stat.group == group && !stat.has_ended())
 }
 
-/// The kernel's letter for the state of a process.
+/// Returns the kernel's letter for the state of a process.
 pub(crate) fn state_of(pid: i32) -> Option<char> {
     read_stat(pid).map(|stat| stat.state)
 }
 
-/// The children of the caller, which has one thread, as `/proc` lists them.
+/// Returns the children of the caller, as `/proc` lists them. The caller has one thread.
 pub(crate) fn children_of_caller() -> Vec<i32> {
     match std::fs::read_to_string("/proc/thread-self/children") {
         Ok(text) => parse(&text),
@@ -166,7 +168,7 @@ pub(crate) fn children_of_caller() -> Vec<i32> {
     }
 }
 
-/// The children of all threads of a process.
+/// Returns the children of all threads of a process.
 fn children_of(pid: i32) -> Vec<i32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut children = Vec::new();
@@ -184,7 +186,7 @@ fn parse(text: &str) -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// The children of a process, for kernels without the `children` file.
+/// Returns the children of a process, on kernels without the `children` file.
 fn by_scan(parent: i32) -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

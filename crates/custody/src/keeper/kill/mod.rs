@@ -1,9 +1,9 @@
-//! The end of what a worker started, for shim and keeper alike.
+//! Ends what a worker started, for both shim and keeper.
 //!
-//! Owns KILL: to children, to whole trees that fork faster than they die, and to cgroups; and what happens to those who do
-//! not end. It must not know how a worker was started.
+//! Owns KILL: to children, to whole trees that fork faster than they die, and to cgroups. Also owns what happens to
+//! processes that do not end. It must not know how a worker was started.
 //!
-//! From the common case to the stubborn one: `children` → `descendants` → `cgroup` → `overdue`.
+//! From the common case to the hardest one: `children` → `descendants` → `cgroup` → `overdue`.
 
 pub(crate) mod cgroup;
 pub(crate) mod children;

@@ -1,5 +1,5 @@
-//! Processes that do not end when they should: shims that stand still, orphans of a dead shim, and processes that the run may
-//! not signal.
+//! Processes that do not end when they should: shims at a standstill, orphans of a dead shim, and processes that the
+//! run may not signal.
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -16,20 +16,20 @@ use super::{cgroup, descendants};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// When to continue a stopped shim.
 const CONTINUE_AFTER: Duration = Duration::from_millis(100);
-/// When to kill a shim that still stands still, as if held by a tracer, and how many looks in a row must have found it so: a
-/// shim that is merely traced runs between the looks.
+/// When to kill a shim that is at a standstill, for example because a tracer holds it, and how many looks in a row must
+/// have found it stopped. A shim that is merely traced runs between the looks.
 const STANDSTILL: Duration = Duration::from_millis(500);
 const LOOKS_AT_STANDSTILL: u32 = 8;
-/// When to kill a shim that may be running, but reports nothing.
+/// When to kill a shim that may be running but reports nothing.
 const SILENCE: Duration = Duration::from_secs(10);
 /// When to stop waiting for a dead shim that cannot be reaped because a tracer holds it.
 const UNREAPED: Duration = Duration::from_millis(800);
 
-/// The end of a shim that is due.
+/// The due end of a shim.
 pub(crate) struct DueEnd {
-    /// Since when, or when the shim last reported that it is busy.
+    /// When the end became due, or when the shim last reported that it is busy.
     since: Instant,
-    /// How many looks in a row have found it at a standstill.
+    /// How many looks in a row have found the shim at a standstill.
     still: u32,
 }
 
@@ -40,7 +40,8 @@ impl DueEnd {
 }
 
 impl Keeper {
-    /// A shim was told to end, or its worker has ended: the shim must end or report that it is busy.
+    /// Records that the shim was ordered to end, or that its worker has ended. From now on, the shim must end or report
+    /// that it is busy.
     pub(crate) fn end_is_due(&mut self, serial: u64) {
         self.due.entry(serial).or_insert_with(DueEnd::now);
     }
@@ -51,7 +52,7 @@ impl Keeper {
         }
     }
 
-    /// Workers have ended. Their shims see it too, unless a tracer holds them.
+    /// Handles the end of workers' main processes. Their shims see it too, unless a tracer holds them.
     pub(crate) fn on_worker_ends(&mut self) {
         let mut events = [EpollEvent::default(); 64];
         let count = self.worker_ends.wait(&mut events, 0).unwrap_or(0);
@@ -66,8 +67,9 @@ impl Keeper {
         }
     }
 
-    /// Kills the shims whose end is overdue. The kernel ends a namespace with its shim, the keeper inherits what a shim of the
-    /// tier `shim` leaves, and a group is killed before its shim.
+    /// Kills the shims whose end is overdue. In the tier `namespace`, the kernel ends the namespace with its shim. In
+    /// the tier `shim`, the keeper inherits what the shim leaves. In the tier `group`, the keeper kills the group
+    /// before its shim.
     pub(crate) fn end_overdue(&mut self) {
         let now = Instant::now();
         if self.due.is_empty() || now < self.next_look {
@@ -84,7 +86,7 @@ impl Keeper {
             let state = descendants::state_of(pid);
             due.still = if matches!(state, Some('T' | 't')) { due.still + 1 } else { 0 };
             let stands_still = late > STANDSTILL && due.still >= LOOKS_AT_STANDSTILL;
-            // Without its host, a shim reports nothing, and only the shim knows its group.
+            // A shim without a host reports nothing, and only the shim knows its group.
             let is_silent = late > SILENCE && !(is_group && self.phase == RunPhase::Orphaned);
             if stands_still && is_group {
                 kill_group_of(shim);
@@ -116,7 +118,8 @@ impl Keeper {
         }
     }
 
-    /// Kills the processes that outlived a shim; true when none is left but those that may not be signalled.
+    /// Kills the processes that outlived a shim. Returns true if the only processes left are those that may not be
+    /// signalled.
     pub(crate) fn no_orphan_left(&mut self) -> bool {
         if sys::has_no_child() || !self.has_orphan() {
             self.orphans = None;
@@ -140,7 +143,7 @@ impl Keeper {
         false
     }
 
-    /// Whether the keeper has a living child that is no shim. It looks twice, because a list may miss one.
+    /// Returns whether the keeper has a living child that is not a shim. Looks twice, because a list may miss a child.
     fn has_orphan(&self) -> bool {
         let is_orphan = |pid: &i32| {
             !self.by_pid.contains_key(pid) && !self.unkillable.contains(pid) && !descendants::is_dead(*pid)
@@ -148,14 +151,14 @@ impl Keeper {
         (0..2).any(|_| children::list().iter().any(is_orphan))
     }
 
-    /// The run may not signal this process: reports it to the host and does not wait for it.
+    /// Reports a process to the host that the run may not signal, and does not wait for it.
     pub(crate) fn give_up(&mut self, key: u64, pid: i32) {
         if self.unkillable.insert(pid) {
             self.notify_host(&ToHost::Unkillable { key, pid }, &[]);
         }
     }
 
-    /// A shim ended without removing its worker's cgroup: a process may be left in it.
+    /// Kills the processes in the cgroup of a shim that ended without removing it.
     pub(crate) fn clear_cgroup_of(&mut self, serial: u64) {
         if let Some(run) = &self.cgroup {
             cgroup::kill_worker(run.as_raw_fd(), serial);
@@ -163,7 +166,7 @@ impl Keeper {
         }
     }
 
-    /// Removes the cgroups that shims have left, as far as they are empty by now.
+    /// Removes the cgroups that shims have left, if they are empty by now.
     pub(crate) fn remove_cgroups_left(&mut self) {
         if let Some(run) = &self.cgroup {
             self.cgroups_left.retain(|serial| !cgroup::remove_worker(run.as_raw_fd(), *serial));
@@ -171,7 +174,8 @@ impl Keeper {
     }
 }
 
-/// Kills the group of a worker whose shim stands still and so has not reaped it: the number still belongs to the group.
+/// Kills the group of a worker whose shim is at a standstill. The shim has not reaped the worker, so the number still
+/// belongs to the group.
 fn kill_group_of(shim: &ShimEntry) {
     if let (ShimRole::Serving(kept), Some(worker)) = (&shim.role, &shim.watched)
         && sys::pidfd_signal(worker.as_raw_fd(), 0).is_ok()

@@ -1,7 +1,7 @@
 //! From clone to exec: the process that waits at the gate until it gets its orders.
 //!
-//! It is made ahead of need, so that a spawn costs no fork, and borrows its shim's memory, so that nothing is copied. It has
-//! no orders, and so nothing to run, until the keeper has it on record. Failures are reported through the gate.
+//! The process is created ahead of need, so a spawn needs no fork. It borrows its shim's memory, so nothing is copied.
+//! It has no orders, and so no program to run, until the keeper has recorded it. It reports failures through the gate.
 
 use std::cell::OnceCell;
 use std::io::{Error, Result};
@@ -16,7 +16,7 @@ use crate::wire::{LaunchOrders, MAX_MESSAGE, MAX_ORDERS, MessageWriter, SpawnSta
 use super::messages::FromShim;
 use super::start::send_to_keeper;
 
-/// The signals that the host was started with, which a worker gets back.
+/// The signals that the host ignored and blocked at its start. A worker gets the same ones.
 #[derive(Clone, Copy)]
 pub(crate) struct InheritedSignals {
     pub(crate) ignored: u64,
@@ -25,25 +25,26 @@ pub(crate) struct InheritedSignals {
 
 /// What the process at the gate needs besides its orders.
 pub(crate) struct LaunchContext {
-    /// The number of its shim, for failpoints.
+    /// The serial number of its shim, for failpoints.
     pub(crate) serial: u64,
     pub(crate) signals: InheritedSignals,
     pub(crate) caller_session: bool,
-    /// The limit that the host had; the keeper raises its own.
+    /// The host's limits. The keeper raises its own.
     pub(crate) nofile: (u64, u64),
     /// The shim's pid as the worker sees it.
     pub(crate) shim: i32,
     /// The shim's socket to the keeper.
     pub(crate) socket: RawFd,
     pub(crate) gate: RawFd,
-    /// Closed by exec or by our end, and not before: it tells the shim that its memory is its own again.
+    /// Closed by exec or by the end of this process, and not before. The close tells the shim that its memory is no
+    /// longer borrowed.
     pub(crate) loan: RawFd,
-    /// The worker's own cgroup and the run's, if there are any: the process joins the first that accepts it.
+    /// The cgroups of the worker and of the run, if they exist. The process joins the first one that accepts it.
     pub(crate) cgroups: [Option<RawFd>; 2],
-    /// Orders too large for a packet, kept here so that the shim frees them when it has its memory back.
+    /// Orders too large for a packet. They are kept here, so the shim frees them when its memory is no longer borrowed.
     pub(crate) large_orders: OnceCell<Vec<u8>>,
-    /// The shim's own `oom_score_adj`, if the worker gets another: the kernel keeps one per memory, so the shim has to restore
-    /// its own.
+    /// The `oom_score_adj` of the shim, if the worker gets another one. The kernel keeps one value per memory, so the
+    /// shim has to restore its own.
     pub(crate) oom_score: OnceCell<Vec<u8>>,
 }
 
@@ -53,7 +54,7 @@ fn at<T>(stage: SpawnStage, result: Result<T>) -> std::result::Result<T, StageEr
     result.map_err(|error| (stage, error))
 }
 
-/// Never returns: the program runs, or the process ends.
+/// Waits for orders and runs the program. Never returns: the program runs, or the process ends.
 pub(crate) fn wait_and_launch(context: &LaunchContext) -> ! {
     let mut gate = context.gate;
     let failure = prepare_at_gate(context).and_then(|()| pass_gate(context, &mut gate)).err();
@@ -65,7 +66,7 @@ pub(crate) fn wait_and_launch(context: &LaunchContext) -> ! {
     sys::exit(127)
 }
 
-/// Binds the process to its shim, makes its group, and reports it to the keeper.
+/// Binds the process to its shim, creates its group, and reports it to the keeper.
 fn prepare_at_gate(context: &LaunchContext) -> std::result::Result<(), StageError> {
     at(SpawnStage::ShimSetup, sys::die_with_parent())?;
     if sys::parent_pid() != context.shim {
@@ -93,17 +94,17 @@ fn join_cgroup(cgroups: [Option<RawFd>; 2]) -> Result<()> {
     joined
 }
 
-/// The first byte of what passes the gate.
+/// The first byte of a packet that passes the gate, if the orders follow in the packet.
 pub(crate) const ORDERS_INLINE: u8 = 1;
-/// The orders are in the first descriptor.
+/// The first byte if the orders are in the first descriptor.
 pub(crate) const ORDERS_IN_DESCRIPTOR: u8 = 2;
 
-/// Waits at the gate and becomes the program. Returns only with a failure; ends the process if the keeper is gone or does not
-/// need it.
+/// Waits at the gate and becomes the program. Returns only if something fails. Ends the process if the keeper is gone
+/// or does not need it.
 fn pass_gate(context: &LaunchContext, gate: &mut RawFd) -> std::result::Result<(), StageError> {
     at(SpawnStage::Request, hit("worker.gate", context.serial))?;
-    // Written now, so that the pages exist when the orders come.
-    #[expect(clippy::large_stack_arrays, reason = "the heap is the shim's; this stack was made large enough")]
+    // Writing now makes the pages exist before the orders come.
+    #[expect(clippy::large_stack_arrays, reason = "the heap belongs to the shim; this stack is large enough")]
     let mut bytes = [1; MAX_MESSAGE];
     let Ok((length @ 1.., mut fds)) = sys::receive_blocking(context.gate, &mut bytes) else { sys::exit(127) };
     at(SpawnStage::Request, hit("worker.gate_passed", context.serial))?;
@@ -130,7 +131,7 @@ fn read_all(fd: OwnedFd) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Everything between the gate and the program except its limits. Returns the gate's new descriptor.
+/// Does everything between the gate and the program except setting limits. Returns the gate's new descriptor.
 fn prepare(
     orders: &LaunchOrders<'_>,
     fds: &[OwnedFd],
@@ -139,8 +140,8 @@ fn prepare(
     at(SpawnStage::Descriptors, hit("worker.descriptors", context.serial))?;
     let gate = at(SpawnStage::Descriptors, arrange(&orders.targets, fds, context))?;
     if orders.foreground {
-        // SIGTTOU stops a background group that takes the terminal unless it ignores the signal, as the keeper and all its
-        // forks do.
+        // SIGTTOU stops a background group that takes the terminal, unless the group ignores the signal. The keeper and
+        // all its forks ignore it.
         at(SpawnStage::Terminal, sys::take_terminal(0))?;
     }
     for cwd in orders.cwd.iter() {
@@ -154,7 +155,7 @@ fn prepare(
     Ok(gate)
 }
 
-/// Puts every descriptor where the worker expects it. Everything else closes on exec.
+/// Puts every descriptor where the worker expects it. All other descriptors close on exec.
 fn arrange(targets: &[i32], fds: &[OwnedFd], context: &LaunchContext) -> Result<RawFd> {
     // First move all descriptors above the targets, so that no dup2 overwrites one that is still needed.
     let above = targets.iter().copied().max().unwrap_or(2).max(2).saturating_add(1);
@@ -168,7 +169,7 @@ fn arrange(targets: &[i32], fds: &[OwnedFd], context: &LaunchContext) -> Result<
     Ok(gate)
 }
 
-/// Returns only with a failure.
+/// Runs the program. Returns only if something fails.
 fn become_program(orders: &LaunchOrders<'_>, context: &LaunchContext) -> StageError {
     let Some(path) = orders.program.iter().next() else {
         return (SpawnStage::Exec, Error::from_raw_os_error(sys::EPROTO));
@@ -184,7 +185,7 @@ fn become_program(orders: &LaunchOrders<'_>, context: &LaunchContext) -> StageEr
 }
 
 fn set_limits(orders: &LaunchOrders<'_>, context: &LaunchContext) -> std::result::Result<(), StageError> {
-    // The keeper raised it, so this cannot fail for lack of rights.
+    // The keeper raised the limit, so this call cannot fail for lack of privileges.
     let _ = sys::set_rlimit(sys::RLIMIT_NOFILE, context.nofile.0, context.nofile.1);
     for (resource, soft, hard) in &orders.rlimits {
         at(SpawnStage::Rlimit, sys::set_rlimit(*resource, *soft, *hard))?;
@@ -202,20 +203,20 @@ pub(crate) const KEEPER_IGNORES: [i32; 9] = [
     sys::SIGTSTP,
     sys::SIGTTIN,
     sys::SIGTTOU,
-    // A ledger that outgrows `ulimit -f` is an error of a write.
+    // Without this signal, a write that makes the ledger outgrow `ulimit -f` returns an error.
     sys::SIGXFSZ,
 ];
 
-/// Restores the signals that the host was started with, except SIGPIPE, which is always at its default: a worker that inherits
-/// the ignored SIGPIPE of a Rust host would loop for ever on a broken pipe.
+/// Restores the signal dispositions that the host was started with, except SIGPIPE, which always gets its default. A
+/// worker that inherits the ignored SIGPIPE of a Rust host would loop forever on a broken pipe.
 fn restore_signals(signals: InheritedSignals) {
-    // Signals for the process at the gate are not meant for the program: ignoring a signal discards it.
+    // Signals for the process at the gate are not meant for the program. Ignoring a signal discards it.
     let pending = sys::pending_signals();
     for signal in (1..=64).filter(|signal| pending & sys::bit(*signal) != 0) {
         sys::ignore(signal);
         sys::restore_default(signal);
     }
-    // The keeper reset all others when it started.
+    // The keeper reset all other signals when it started.
     for signal in KEEPER_IGNORES {
         sys::restore_default(signal);
     }

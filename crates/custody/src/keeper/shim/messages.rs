@@ -1,13 +1,13 @@
-//! The messages between shim and keeper: one per packet.
+//! The messages between shim and keeper. Each packet carries one message.
 //!
-//! Both ends are forks of one process, so the format has no version. Nothing but std and the wire here, so that fuzz targets
-//! can compile this file by itself.
+//! Both ends are forks of one process, so the format has no version. The file uses only std and the wire module, so
+//! fuzz targets can compile it on its own.
 
 use crate::wire::{MessageReader, MessageWriter, SignalReach, SpawnStage, WorkerEnd};
 
-/// Shim to keeper.
+/// A message from a shim to the keeper.
 pub(crate) enum FromShim {
-    /// Sent by the process itself: it waits at the gate. Descriptor: its pidfd.
+    /// The process itself waits at the gate and sends this message. Descriptor: its pidfd.
     AtGate,
     Failed {
         stage: SpawnStage,
@@ -17,11 +17,11 @@ pub(crate) enum FromShim {
         signal: i32,
     },
     Continued,
-    /// The worker and all that it started are gone, except processes that were reported as unkillable.
+    /// The worker and everything that it started are gone, except processes that were reported as unkillable.
     Ended(WorkerEnd),
-    /// The end takes long, and is under way.
+    /// The end takes long and is in progress.
     Busy,
-    /// A process of the worker belongs to another user by now and is left alone.
+    /// A process of the worker now belongs to another user and is left alone.
     Unkillable {
         pid: i32,
     },
@@ -57,7 +57,7 @@ impl FromShim {
     }
 }
 
-/// Keeper to shim.
+/// A message from the keeper to a shim.
 pub(crate) enum ToShim {
     Signal { signal: i32, reach: SignalReach },
     Kill,

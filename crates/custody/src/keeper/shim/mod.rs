@@ -1,11 +1,11 @@
 //! The shim: one per worker, its init.
 //!
-//! Owns one worker and everything that it starts: it makes the process that becomes the worker, reaps what the worker
-//! abandons, and ends only when nobody is left. It must not depend on anybody: when host or keeper are gone, it does the same
-//! by itself.
+//! Owns one worker and everything that the worker starts. It creates the process that becomes the worker, reaps what
+//! the worker abandons, and ends only when no process is left. It must not depend on other processes: if host or keeper
+//! are gone, it does the same work without them.
 //!
-//! In the order of its life: `start` → `namespace` (in the tier of that name) → `launch` (from clone to exec) → `watch` (until
-//! the end). `messages` is what shim and keeper say to each other.
+//! In the order of a shim's life: `start` → `namespace` (in the tier of that name) → `launch` (from clone to exec) →
+//! `watch` (until the end). `messages` defines the messages between shim and keeper.
 
 mod launch;
 mod messages;

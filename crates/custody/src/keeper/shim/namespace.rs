@@ -7,7 +7,7 @@ use crate::wire::{SpawnStage, WireTier};
 
 use crate::keeper::StageError;
 
-/// The flags with which a shim of this tier is cloned.
+/// Returns the flags with which a shim of this tier is cloned.
 pub(crate) fn clone_flags(tier: WireTier, user_namespace: bool) -> u64 {
     match tier {
         WireTier::Namespace if user_namespace => sys::CLONE_NEWPID | sys::CLONE_NEWNS | sys::CLONE_NEWUSER,
@@ -36,8 +36,8 @@ pub(super) fn enter_namespace(
     mount().map_err(|error| (SpawnStage::MountProc, error))
 }
 
-/// Tries what the tier `namespace` needs: 0 if it works, 100 if it works with a user namespace, else 1, with the reasons on
-/// stdout.
+/// Tries what the tier `namespace` needs. Returns 0 if it works, 100 if it works with a user namespace, and otherwise
+/// 1, with the reasons on stdout.
 pub(crate) fn probe_namespace() -> i32 {
     let user = sys::user_and_group();
     let mut outcome = 1;
@@ -64,7 +64,7 @@ pub(crate) fn probe_namespace() -> i32 {
             Err(error) => failed(SpawnStage::CloneShim, &error),
         }
         if outcome == 0 {
-            // Tells the caller which of the two works.
+            // Tells the caller which of the two variants works.
             return i32::from(user_namespace) * 100;
         }
     }

@@ -1,4 +1,4 @@
-//! The start of a shim: its setup, and the process that it puts at the gate.
+//! The start of a shim: its setup, and the process that it creates at the gate.
 
 use std::cell::OnceCell;
 use std::io::Result;
@@ -22,13 +22,13 @@ pub(crate) struct RunDescriptors {
     pub(crate) keeper: OwnedFd,
     /// Held only for its lock: the run is not over while a shim lives.
     pub(crate) lock: OwnedFd,
-    /// Only held open: its reader sees when the last holder has ended.
+    /// Only held open, so that its reader sees when the last holder has ended.
     pub(crate) liveness: OwnedFd,
 }
 
-/// What a new shim needs.
+/// The parameters of a new shim.
 pub(crate) struct ShimOptions<'a> {
-    /// Counted from 1 within the keeper's life.
+    /// Counted from 1 during the keeper's life.
     pub(crate) serial: u64,
     pub(crate) tier: WireTier,
     pub(crate) user_namespace: bool,
@@ -42,7 +42,7 @@ pub(crate) struct ShimOptions<'a> {
     pub(crate) user: (u32, u32),
 }
 
-/// The life of a shim, from just after the clone.
+/// Runs a shim, from just after the clone to its end.
 pub(crate) fn run(options: ShimOptions<'_>, gate: OwnedFd) -> ! {
     sys::set_name(c"snakepit-shim");
     match start(&options, gate) {
@@ -59,19 +59,21 @@ pub(crate) fn run(options: ShimOptions<'_>, gate: OwnedFd) -> ! {
     }
 }
 
-/// Sends a message to the keeper. A full socket means that the keeper is stopped: it learns the rest from our end.
+/// Sends a message to the keeper. A full socket means that the keeper is stopped. It learns the rest from the shim's
+/// end.
 pub(crate) fn send_to_keeper(socket: RawFd, message: &FromShim, fds: &[RawFd]) -> Result<()> {
     sys::send(socket, &message.encode(), fds)
 }
 
-/// What a shim has when its worker runs.
+/// What a shim has once its worker runs.
 struct StartedShim {
     worker: i32,
     child_signals: OwnedFd,
     cgroup: Option<WorkerCgroup>,
 }
 
-/// Returns when the worker runs its program or has ended: until then, the process at the gate uses our memory.
+/// Starts the worker. Returns when the worker runs its program or has ended. Until then, the process at the gate uses
+/// the shim's memory.
 fn start(options: &ShimOptions<'_>, gate: OwnedFd) -> std::result::Result<StartedShim, StageError> {
     let setup = |error| (SpawnStage::ShimSetup, error);
     let serial = options.serial;
@@ -83,12 +85,12 @@ fn start(options: &ShimOptions<'_>, gate: OwnedFd) -> std::result::Result<Starte
             .map(AsRawFd::as_raw_fd)
             .chain(options.cgroup)
             .collect();
-    // Before anything that could block: this shim must not hold a sibling's gate open.
+    // This must come before any call that could block, because the shim must not hold the gate of another shim open.
     sys::close_all_except(&mut keep).map_err(setup)?;
     hit("shim.start", serial).map_err(setup)?;
     match options.tier {
         WireTier::Namespace => {
-            // KILL reaches stopped processes, too, so the chain holds even if all of them are stopped.
+            // KILL reaches stopped processes too, so the chain holds even if all of them are stopped.
             sys::die_with_parent().map_err(setup)?;
             enter_namespace(options.user_namespace, options.user)?;
         }
@@ -102,7 +104,7 @@ fn start(options: &ShimOptions<'_>, gate: OwnedFd) -> std::result::Result<Starte
     let child_signals = sys::child_signal_fd().map_err(setup)?;
     let cgroup = options.cgroup.and_then(|run| WorkerCgroup::make(run, serial));
     let cloning = |error| (SpawnStage::CloneWorker, error);
-    // exec closes the other end. When this end reads end-of-file, the child no longer uses our memory.
+    // exec closes the other end. Once this end reads end-of-file, the child no longer uses the shim's memory.
     let (returned, loan) = sys::packet_pair().map_err(cloning)?;
     let context = LaunchContext {
         serial,
@@ -119,7 +121,8 @@ fn start(options: &ShimOptions<'_>, gate: OwnedFd) -> std::result::Result<Starte
     };
     hit("shim.clone_worker", serial).map_err(cloning)?;
     let borrower = sys::lend_memory_to(wait_and_launch, &context).map_err(cloning)?;
-    // From here on, only the process at the gate holds its end: the keeper sees at once when it is gone.
+    // From here on, only the process at the gate holds its end of the gate, so the keeper sees at once when that
+    // process is gone.
     drop((loan, gate));
     await_return(borrower.pid, &returned, descriptors);
     let worker = borrower.returned();
@@ -129,8 +132,8 @@ fn start(options: &ShimOptions<'_>, gate: OwnedFd) -> std::result::Result<Starte
     Ok(StartedShim { worker, child_signals, cgroup })
 }
 
-/// Waits until the process at the gate runs its program or has ended, and kills it if host or keeper are gone. Allocates
-/// nothing: see [`sys::lend_memory_to`].
+/// Waits until the process at the gate runs its program or has ended. Kills that process if host or keeper are gone.
+/// Allocates nothing: see [`sys::lend_memory_to`].
 fn await_return(borrower: i32, returned: &OwnedFd, descriptors: &RunDescriptors) {
     let watched = [returned, &descriptors.host, &descriptors.keeper];
     let mut fds = watched.map(|fd| PollFd { fd: fd.as_raw_fd(), events: sys::POLLIN, revents: 0 });

@@ -1,4 +1,4 @@
-//! The shim while its worker runs, and the end of both.
+//! A shim while its worker runs, and the end of both.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -26,10 +26,10 @@ const CGROUP_LEFT: i32 = 3;
 /// The exit status of a shim that leaves processes behind that it may not signal.
 pub(crate) const PROCESSES_LEFT: i32 = 4;
 
-/// What the shim has to do next.
+/// The next step of the shim.
 enum NextStep {
     Watch,
-    /// More children wait, but other events come first.
+    /// More children wait, but other events are handled first.
     GoOn,
     EndAll,
 }
@@ -70,7 +70,7 @@ impl Shim<'_> {
             };
             match heard {
                 Some(ToShim::Signal { signal, reach }) => {
-                    // The worker is not reaped before the end, so pid and group are still its own.
+                    // The worker is not reaped before the end, so its pid and its group are still its own.
                     let target = match reach {
                         SignalReach::Group => -self.worker,
                         SignalReach::Process => self.worker,
@@ -82,7 +82,7 @@ impl Shim<'_> {
         }
     }
 
-    /// Reaps orphans and reports what the worker does; the worker itself is reaped at the end.
+    /// Reaps orphans and reports stops of the worker. The worker itself is reaped at the end.
     fn reap(&self) -> NextStep {
         for _ in 0..children::REAPED_AT_ONCE {
             let Some((pid, told)) = sys::peek_child() else { return NextStep::Watch };
@@ -105,7 +105,7 @@ impl Shim<'_> {
         NextStep::GoOn
     }
 
-    /// Ends the worker and everything that it started, and then itself.
+    /// Ends the worker and everything that it started, and then the shim itself.
     fn end_all(&self) -> ! {
         let mut end = WorkerEnd::LOST;
         let note = |waited: &sys::ReapedChild| {
@@ -115,8 +115,8 @@ impl Shim<'_> {
         };
         let given_up = match self.tier {
             WireTier::Namespace => {
-                // Atomic: a fork in the namespace is either seen or finds the signal pending. A process that may not be
-                // signalled ends with its init.
+                // This call is atomic: a fork in the namespace is either seen or finds the signal pending. A process
+                // that may not be signalled ends with its init.
                 let _ = sys::send_signal(-1, sys::SIGKILL);
                 self.end_children(note);
                 Vec::new()
@@ -126,7 +126,7 @@ impl Shim<'_> {
                 self.end_children(note)
             }
             WireTier::Group => {
-                // The worker may have left its group. It is not reaped, so both numbers still belong to it.
+                // The worker may have left its group. The worker is not reaped, so both numbers still belong to it.
                 let _ = sys::send_signal(-self.worker, sys::SIGKILL);
                 let _ = sys::send_signal(self.worker, sys::SIGKILL);
                 self.end_group(note)
@@ -134,8 +134,8 @@ impl Shim<'_> {
         };
         let left = !given_up.is_empty();
         let removed = if has_ended(&self.descriptors.host) {
-            // Nobody is left to report to; a stopped keeper must continue and clear the run. It removes the cgroups, too: shims
-            // that did so at the same time would wait for each other.
+            // No host is left to report to. A stopped keeper must continue and clear the run. The keeper removes the
+            // cgroups, too: shims that removed cgroups at the same time would wait for each other.
             let _ = sys::pidfd_signal(self.descriptors.keeper.as_raw_fd(), sys::SIGCONT);
             self.cgroup.is_none()
         } else {
@@ -152,7 +152,8 @@ impl Shim<'_> {
         })
     }
 
-    /// Ends the worker's group; processes that left it go free. As a subreaper, the shim can wait for the group's orphans.
+    /// Ends the worker's group. Processes that have left the group survive. As a subreaper, the shim can wait for the
+    /// group's orphans.
     fn end_group(&self, mut note: impl FnMut(&sys::ReapedChild)) -> Vec<i32> {
         let mut escalation = Escalation::new();
         let mut busy = BusyNotice::new();
@@ -164,7 +165,7 @@ impl Shim<'_> {
             sys::drain(&self.child_signals);
             let mut left = false;
             for whom in [-self.worker, self.worker] {
-                // Usually the worker is still in its group, and reaped with it.
+                // Usually the worker is still in its group and is reaped with it.
                 if is_reaped && whom == self.worker {
                     break;
                 }
@@ -178,7 +179,7 @@ impl Shim<'_> {
             if !left {
                 return Vec::new();
             }
-            // A member of the group is not reaped, so the number still belongs to the group.
+            // One member of the group is not reaped, so the number still belongs to the group.
             let round = escalation.kill_group(self.worker);
             if round.is_last {
                 return round.given_up;
@@ -192,7 +193,7 @@ impl Shim<'_> {
         let _ = send_to_keeper(self.socket.as_raw_fd(), message, &[]);
     }
 
-    /// Ends all children and whatever they leave; returns those that may not be signalled.
+    /// Ends all children and everything that they leave. Returns the processes that may not be signalled.
     fn end_children(&self, note: impl FnMut(&sys::ReapedChild)) -> Vec<i32> {
         let kill_at_once = || self.cgroup.iter().for_each(WorkerCgroup::kill);
         let still_busy = || self.send_to_keeper(&FromShim::Busy);

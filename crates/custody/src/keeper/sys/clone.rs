@@ -1,4 +1,4 @@
-//! Making processes: forks with a pidfd, and processes that borrow memory.
+//! Creates processes: forks with a pidfd, and processes that borrow memory.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::io::{Error, Result};
@@ -27,23 +27,24 @@ pub(crate) const CLONE_NEWPID: u64 = 0x2000_0000;
 
 const CLONE_PIDFD: u64 = 0x1000;
 
-/// Who one is after [`clone_process`].
+/// Which process the code runs in after [`clone_process`].
 pub(crate) enum Cloned {
     Child,
     Parent { pid: c_int, pidfd: OwnedFd },
 }
 
 /// The system calls that fork with a pidfd, best first. Containers refuse the newer ones: the default profiles of
-/// Docker and containerd answer ENOSYS to `clone3`, because a filter cannot look into its arguments.
+/// Docker and containerd answer ENOSYS to `clone3`, because a filter cannot read its arguments.
 #[derive(Clone, Copy, PartialEq)]
 enum CloneCall {
     Clone3,
     Clone,
-    /// Without `CLONE_PIDFD`; the pidfd is opened afterwards, which is safe because nobody else reaps the child.
+    /// Forks without `CLONE_PIDFD`. The pidfd is opened afterwards, which is safe because only the caller reaps the
+    /// child.
     Fork,
 }
 
-/// Whether another way may succeed where one has failed.
+/// Why another call may succeed where one has failed.
 #[derive(PartialEq)]
 enum CloneRefusal {
     /// The system does not have the call.
@@ -76,7 +77,7 @@ impl CloneCall {
             pid => match pidfd_open(pid) {
                 Ok(pidfd) => Ok(Cloned::Parent { pid, pidfd }),
                 Err(error) => {
-                    // Whom one cannot hold one must not keep.
+                    // A process without a pidfd cannot be tracked, so it must not live.
                     let _ = send_signal(pid, SIGKILL);
                     let _ = wait_child(pid, 0);
                     Err(error)
@@ -86,9 +87,9 @@ impl CloneCall {
     }
 }
 
-/// Forks, with namespaces where asked; the parent gets a pidfd besides.
+/// Forks, with new namespaces if the flags ask for them. The parent also gets a pidfd.
 pub(crate) fn clone_process(flags: u64) -> Result<Cloned> {
-    // How many of the ways this system does not have: found out once.
+    // The number of calls in `CloneCall::ALL` that this system does not have, found out once.
     static ABSENT: AtomicU8 = AtomicU8::new(0);
     let absent = usize::from(ABSENT.load(Ordering::Relaxed));
     let mut last = Error::from_raw_os_error(ENOSYS);
@@ -132,8 +133,8 @@ fn clone3(flags: u64, pidfd: &mut c_int) -> c_long {
         stack_size: 0,
         tls: 0,
     };
-    // SAFETY: without CLONE_VM this is fork. The keeper has one thread, so that the copy finds the allocator
-    // and everything else in a state that it can go on from.
+    // SAFETY: without CLONE_VM, this call is a fork. The keeper has one thread, so the copy finds the allocator and
+    // everything else in a usable state.
     unsafe { syscall(SYS_CLONE3, &raw const args, size_of::<CloneArgs>()) }
 }
 
@@ -143,30 +144,30 @@ fn old_clone(flags: u64, pidfd: &mut c_int) -> c_long {
     #[cfg(not(target_arch = "x86_64"))]
     const SYS_CLONE: c_long = 220;
     const NONE: c_long = 0;
-    // flags, stack, where the pidfd goes; then child_tid and tls, whose order differs between processors: both
-    // are absent here.
-    // SAFETY: as in `clone3`; without a stack of its own the child goes on with its copy of this one.
+    // flags, stack, the place for the pidfd; then child_tid and tls, whose order differs between processors. Both are
+    // absent here.
+    // SAFETY: as in `clone3`. The child gets no stack of its own, so it continues with its copy of this one.
     unsafe {
         syscall(SYS_CLONE, (flags | SIGCHLD as u64) as c_long, NONE, std::ptr::from_mut(pidfd), NONE, NONE)
     }
 }
 
-/// How much stack a process has that borrows its parent's memory.
+/// The stack size of a process that borrows its parent's memory.
 const BORROWED_STACK: usize = 256 * 1024;
 
-/// A process that borrows the caller's memory until it runs a program or ends, as one of `posix_spawn` does:
-/// no page is copied for it, and none has to be freed before its program can run.
+/// A process that borrows the caller's memory until it runs a program or ends, like a process of `posix_spawn`. No page
+/// is copied for it, and none has to be freed before its program can run.
 pub(crate) struct Borrower {
     pub(crate) pid: c_int,
     stack: *mut c_void,
 }
 
-/// Makes a process that borrows the caller's memory. Not by `CLONE_VFORK`, which would suspend the caller in an
-/// uninterruptible sleep: it could not be stopped, and would count as load.
+/// Creates a process that borrows the caller's memory. `CLONE_VFORK` is not used, because it would suspend the caller
+/// in an uninterruptible sleep: the caller could not be stopped, and would count as load.
 ///
-/// Until the borrower has run its program or ended, the caller may wait and signal, but must not allocate:
-/// allocator and thread-local storage are the borrower's. What is lent with `with` must stay in place. What the
-/// kernel keeps per memory and not per process, such as `oom_score_adj`, is the caller's, too.
+/// Until the borrower has run its program or ended, the caller may wait and signal, but must not allocate: the borrower
+/// uses the allocator and the thread-local storage. The value in `with` must stay in place. State that the kernel keeps
+/// per memory and not per process, such as `oom_score_adj`, is shared with the caller.
 pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<Borrower> {
     const CLONE_VM: c_int = 0x100;
     const PROT_READ_WRITE: c_int = 1 | 2;
@@ -176,15 +177,14 @@ pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<Borrower>
         with: &'a T,
     }
     extern "C" fn start<T>(lent: *mut c_void) -> c_int {
-        // SAFETY: the pointer is to what the caller has put on this very stack.
+        // SAFETY: the pointer refers to the value that the caller has put on this stack.
         let lent = unsafe { &*lent.cast::<LentTask<'_, T>>() };
         (lent.task)(lent.with)
     }
-    // SAFETY: a fresh mapping, which nobody else knows, becomes the stack; at its end stands what the child
-    // needs, below that its frames grow down, aligned. The child never returns into the caller's frames,
-    // since `task` does not return. The caller leaves allocator and thread-local storage to the child, as it
-    // has promised; the one word that both may write is errno, and the caller reads it of no call that can
-    // fail meanwhile.
+    // SAFETY: the stack is a fresh mapping that no other code knows. The child's input is at its end. Below it, the
+    // child's frames grow down, aligned. The child never returns into the caller's frames, because `task` does not
+    // return. The caller leaves allocator and thread-local storage to the child, as it has promised. Both may write
+    // only one word, errno, and the caller does not read it from any call that can fail meanwhile.
     unsafe {
         let null = std::ptr::null_mut();
         let stack = mmap(null, BORROWED_STACK, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_STACK, -1, 0);
@@ -206,7 +206,7 @@ pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<Borrower>
 impl Borrower {
     /// Takes the memory back from a process that has run its program or ended.
     pub(crate) fn returned(self) -> c_int {
-        // SAFETY: nobody runs on this stack any more.
+        // SAFETY: no process runs on this stack any more.
         unsafe { munmap(self.stack, BORROWED_STACK) };
         self.pid
     }

@@ -1,4 +1,4 @@
-//! Running a program in place of the caller. Compiled into both keepers: nothing but std here.
+//! Runs a program in place of the caller. Compiled into both keepers, so the file uses only std.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io::Error;
@@ -7,8 +7,8 @@ unsafe extern "C" {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
 }
 
-/// A program with its arguments and its environment. Made ahead of exec, so that nothing is allocated once the limits are
-/// the worker's.
+/// A program with its arguments and its environment. Built ahead of exec, so that nothing is allocated once the
+/// worker's limits apply.
 pub(crate) struct ExecProgram<'a> {
     path: &'a CStr,
     argv: Vec<*const c_char>,
@@ -26,7 +26,7 @@ impl<'a> ExecProgram<'a> {
         Self { path, argv, envp }
     }
 
-    /// Runs the program in place of this one; returns only with an error.
+    /// Runs the program in place of this one. Returns only if that fails.
     pub(crate) fn run(&self) -> Error {
         // SAFETY: both arrays end with null and point to NUL-terminated strings, which live as long as `self` does.
         unsafe { execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };

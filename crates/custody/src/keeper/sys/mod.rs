@@ -1,9 +1,10 @@
 //! The system calls of keeper and shim that std does not offer.
 //!
-//! Owns all unsafe code of the keeper: the keeper is built from std alone, so what it needs of libc is declared here, behind
-//! thin, safe wrappers. It must not know what a call is for.
+//! Owns all unsafe code of the keeper. The keeper is built from std alone, so the functions of libc that it needs are
+//! declared here, behind thin, safe wrappers. It must not know what a call is for.
 //!
-//! `clone` (making processes) → `exec` → `process` (signals and waiting) → `socket` (packets, polling); this file has the rest.
+//! `clone` (creating processes) → `exec` → `process` (signals and waiting) → `socket` (packets, polling). This file has
+//! the rest.
 
 mod clone;
 mod exec;
@@ -76,7 +77,7 @@ fn check_long(result: c_long) -> Result<c_long> {
     if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The system's number for an error.
+/// Returns the system's number for an error.
 pub(crate) fn errno(error: &Error) -> i32 {
     error.raw_os_error().unwrap_or(EPROTO)
 }
@@ -103,7 +104,7 @@ pub(crate) fn close_all_except(keep: &mut [RawFd]) -> Result<()> {
     for fd in keep.iter().map(|fd| *fd as u32).chain([u32::MAX]) {
         if fd > from {
             let to = if fd == u32::MAX { u32::MAX } else { fd - 1 };
-            // SAFETY: integers; the descriptors in the range belong to nobody who is still to run.
+            // SAFETY: integers; no code that still runs owns a descriptor in the range.
             match check_long(unsafe { syscall(SYS_CLOSE_RANGE, from, to, 0) }) {
                 Err(error) if matches!(errno(&error), ENOSYS | EPERM) => return close_one_by_one(keep),
                 result => result?,
@@ -114,32 +115,33 @@ pub(crate) fn close_all_except(keep: &mut [RawFd]) -> Result<()> {
     Ok(())
 }
 
-/// The same where there is no `close_range`. `keep` is sorted.
+/// Does the same on systems without `close_range`. `keep` is sorted.
 fn close_one_by_one(keep: &[RawFd]) -> Result<()> {
     let open: Vec<RawFd> = match std::fs::read_dir("/proc/self/fd") {
         Ok(entries) => {
             entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
         }
-        // No descriptor is above the limit: the keeper has only ever raised it.
+        // No descriptor is above the limit, because the keeper has only ever raised the limit.
         Err(_) => (3..rlimit(RLIMIT_NOFILE)?.0.min(1 << 20) as RawFd).collect(),
     };
     for fd in open.into_iter().filter(|fd| *fd >= 3 && keep.binary_search(fd).is_err()) {
-        // SAFETY: an integer; as above. The directory that was read is closed already, which is no harm.
+        // SAFETY: an integer; as above. The descriptor of the directory that was read is already closed, and closing it
+        // again does no harm.
         unsafe { close(fd) };
     }
     Ok(())
 }
 
-/// A copy of a descriptor at or above `from`, close-on-exec.
+/// Duplicates a descriptor to a number at or above `from`. The copy closes on exec.
 pub(crate) fn duplicate_above(fd: RawFd, from: RawFd) -> Result<RawFd> {
     const F_DUPFD_CLOEXEC: c_int = 1030;
     // SAFETY: integers.
     check(unsafe { fcntl(fd, F_DUPFD_CLOEXEC, from) })
 }
 
-/// A copy of a descriptor at `target`, which survives exec.
+/// Duplicates a descriptor to `target`. The copy survives exec.
 pub(crate) fn duplicate_to(fd: RawFd, target: RawFd) -> Result<()> {
-    // SAFETY: integers; what `target` was is given up on purpose.
+    // SAFETY: integers; the previous descriptor at `target` is given up on purpose.
     check(unsafe { dup2(fd, target) })?;
     Ok(())
 }
@@ -195,7 +197,7 @@ pub(crate) fn rename_at(dir: RawFd, from: &CStr, to: &CStr) -> Result<()> {
     Ok(())
 }
 
-/// Renames a directory, unless the new name is taken.
+/// Renames a directory, unless the new name exists.
 pub(crate) fn rename_if_free(from: &CStr, to: &CStr) -> Result<()> {
     const AT_FDCWD: c_int = -100;
     const RENAME_NOREPLACE: c_uint = 1;

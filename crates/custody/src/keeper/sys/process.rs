@@ -1,4 +1,4 @@
-//! Processes: clone, exec, signals, waiting, and what binds them to each other.
+//! Processes: signals, waiting, and the ties between processes.
 
 use std::ffi::{CStr, c_int, c_long, c_uint, c_ulong, c_void};
 use std::io::Result;
@@ -41,7 +41,7 @@ struct Rusage {
     rest: [c_long; 13],
 }
 
-/// A signal set: 1024 bits, as glibc and musl have it; bit n-1 is signal n.
+/// A signal set: 1024 bits, as in glibc and musl. Bit n-1 is signal n.
 #[repr(C)]
 struct SigSet([u64; 16]);
 
@@ -79,23 +79,23 @@ pub(crate) fn exit(status: c_int) -> ! {
     unsafe { _exit(status) }
 }
 
-/// Lets the process that was just woken run first.
+/// Lets a process run first that was just woken.
 pub(crate) fn yield_processor() {
     // SAFETY: no precondition.
     unsafe { sched_yield() };
 }
 
-/// How long a turn on the processor the caller asks for.
+/// The length of the turns on the processor that the caller asks for.
 #[derive(Clone, Copy)]
 pub(crate) enum TimeSlice {
-    /// Soon after waking up, and often.
+    /// Short turns, soon after waking up, and often.
     Short,
-    /// As everybody: much at once.
+    /// The usual turns, as long as those of other processes.
     Usual,
 }
 
-/// Asks for turns of another length; children have the usual ones. Where the kernel knows nothing of it
-/// (before Linux 6.12), nothing changes.
+/// Asks for turns of another length. Children have the usual turns. Kernels without this feature (before Linux 6.12)
+/// change nothing.
 pub(crate) fn request_time_slice(slice: TimeSlice) {
     #[cfg(target_arch = "x86_64")]
     const SYS_SCHED_SETATTR: c_long = 314;
@@ -104,7 +104,7 @@ pub(crate) fn request_time_slice(slice: TimeSlice) {
     const SHORT_NS: u64 = 100_000;
     const RESET_ON_FORK: u64 = 1;
     const SIZE: usize = 48;
-    /// The kernel's structure, up to what is needed.
+    /// The kernel's structure, up to the last field that is needed.
     #[repr(C)]
     struct SchedAttr {
         size: u32,
@@ -129,7 +129,7 @@ pub(crate) fn request_time_slice(slice: TimeSlice) {
     // SAFETY: the structure has the size that it names, and lives through the calls.
     unsafe {
         let read = syscall(SYS_SCHED_SETATTR + 1, 0, &raw mut attr, SIZE, 0);
-        // The reset would take a negative niceness away from the children, so there things stay as they are.
+        // The reset would remove a negative niceness from the children, so nothing changes in that case.
         if read == 0 && attr.policy == 0 && attr.nice >= 0 {
             attr.flags = RESET_ON_FORK;
             attr.runtime = match slice {
@@ -156,18 +156,18 @@ pub(crate) fn user_and_group() -> (u32, u32) {
     unsafe { (geteuid(), getegid()) }
 }
 
-/// Every signal; the kernel leaves KILL and STOP out by itself.
+/// Every signal. The kernel itself leaves out KILL and STOP.
 pub(crate) const ALL_SIGNALS: u64 = u64::MAX;
 
-/// Blocks exactly these signals. Not through the C library, which keeps two for itself and never blocks those.
+/// Blocks exactly these signals. Bypasses the C library, which reserves two signals and never blocks them.
 pub(crate) fn set_blocked(bits: u64) {
     const SIG_SETMASK: c_int = 2;
     let old = std::ptr::null_mut::<u64>();
-    // SAFETY: the kernel's set has 64 bits and lives through the call; the old one is not asked for.
+    // SAFETY: the kernel's set has 64 bits and lives through the call; the old set is not requested.
     unsafe { syscall(SYS_RT_SIGPROCMASK, SIG_SETMASK, &raw const bits, old, size_of::<u64>()) };
 }
 
-/// The signals that came while they were blocked.
+/// Returns the signals that arrived while they were blocked.
 pub(crate) fn pending_signals() -> u64 {
     let mut set = SigSet::of(0);
     // SAFETY: the result lives through the call.
@@ -175,7 +175,7 @@ pub(crate) fn pending_signals() -> u64 {
     set.0[0]
 }
 
-/// The bit of a signal in a mask.
+/// Returns the bit of a signal in a mask.
 pub(crate) fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
@@ -190,16 +190,16 @@ pub(crate) fn restore_default(signal: c_int) {
     set_disposition(signal, SIG_DFL);
 }
 
-/// Not through the C library, as above.
+/// Sets what a signal does. Bypasses the C library, for the same reason as [`set_blocked`].
 fn set_disposition(signal: c_int, handler: u64) {
-    // Handler, flags, restorer and mask, the latter in another order on some processors: all are zero.
+    // Handler, flags, restorer and mask. Some processors order the last three differently, but all three are zero.
     let action = [handler, 0, 0, 0];
     let old = std::ptr::null_mut::<u64>();
-    // SAFETY: the action lives through the call, is as long as the kernel reads, and names no function.
+    // SAFETY: the action lives through the call, is as long as the kernel reads, and contains no function pointer.
     unsafe { syscall(SYS_RT_SIGACTION, signal, &raw const action, old, size_of::<u64>()) };
 }
 
-/// A descriptor that becomes readable when a child changes state. SIGCHLD must be blocked.
+/// Returns a descriptor that becomes readable when a child changes state. SIGCHLD must be blocked.
 pub(crate) fn child_signal_fd() -> Result<OwnedFd> {
     const SFD_CLOEXEC_NONBLOCK: c_int = 0o2_004_000;
     let set = SigSet::of(bit(SIGCHLD));
@@ -210,7 +210,7 @@ pub(crate) fn child_signal_fd() -> Result<OwnedFd> {
 /// Empties a signal descriptor.
 pub(crate) fn drain(fd: &OwnedFd) {
     let mut buffer = [0u8; 1024];
-    // SAFETY: the buffer lives through the call. SIGCHLD does not queue, so that one read empties it.
+    // SAFETY: the buffer lives through the call. SIGCHLD does not queue, so one read empties the descriptor.
     unsafe { read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
 }
 
@@ -223,7 +223,7 @@ pub(crate) struct ReapedChild {
     pub(crate) system_us: u64,
 }
 
-/// Reaps a child: -1 any, below that a group. `None` when nobody is ready (WNOHANG).
+/// Reaps a child. The pid -1 means any child, a lower number a group. Returns `None` with WNOHANG if no child is ready.
 pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<ReapedChild>> {
     let mut status = 0;
     let mut usage = Rusage::default();
@@ -241,7 +241,7 @@ pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<ReapedChil
     }))
 }
 
-/// What a child has to tell; seen but not reaped, so that its pid and its group stay taken.
+/// A change of a child's state. The child is seen but not reaped, so its pid and its group stay taken.
 pub(crate) enum ChildChange {
     Ended,
     Stopped { signal: c_int },
@@ -253,7 +253,7 @@ const WNOWAIT: c_int = 0x0100_0000;
 const P_ALL: c_int = 0;
 const P_PID: c_int = 1;
 
-/// Asks a child, or any, what it has to tell; `None` if nothing.
+/// Asks a child, or any child, for a change of state. Returns `None` if there is none.
 fn ask(kind: c_int, pid: c_int, options: c_int) -> Result<Option<(c_int, ChildChange)>> {
     const CLD_DUMPED: i32 = 3;
     const CLD_CONTINUED: i32 = 6;
@@ -270,28 +270,28 @@ fn ask(kind: c_int, pid: c_int, options: c_int) -> Result<Option<(c_int, ChildCh
     Ok((word(16) != 0).then_some((word(16), told)))
 }
 
-/// The next child that has something to tell, left as it is.
+/// Returns the next child with a change of state, and leaves the change in place.
 pub(crate) fn peek_child() -> Option<(c_int, ChildChange)> {
     ask(P_ALL, 0, WEXITED | WUNTRACED | WCONTINUED | WNOWAIT).ok().flatten()
 }
 
-/// Takes note that a child was stopped or goes on. Never reaps it, even if it has ended meanwhile.
+/// Takes the notice that a child was stopped or continued. Never reaps the child, even if it has ended meanwhile.
 pub(crate) fn take_stop(pid: c_int) -> Option<ChildChange> {
     ask(P_PID, pid, WUNTRACED | WCONTINUED).ok().flatten().map(|(_, told)| told)
 }
 
-/// Whether a process is a child of the caller, one that waits to be reaped included.
+/// Returns whether a process is a child of the caller, including one that waits to be reaped.
 pub(crate) fn is_child(pid: c_int) -> bool {
     ask(P_PID, pid, WEXITED | WNOWAIT).is_ok()
 }
 
-/// Whether the caller has no child at all, not even one that waits to be reaped.
+/// Returns whether the caller has no child at all, not even one that waits to be reaped.
 pub(crate) fn has_no_child() -> bool {
     matches!(ask(P_ALL, 0, WEXITED | WNOWAIT), Err(error) if errno(&error) == ECHILD)
 }
 
 pub(crate) fn send_signal(pid: c_int, signal: c_int) -> Result<()> {
-    // SAFETY: no precondition on memory; the callers pass children that are not reaped, or their groups.
+    // SAFETY: no precondition on memory; callers pass children that are not reaped, or their groups.
     check(unsafe { kill(pid, signal) })?;
     Ok(())
 }
@@ -301,7 +301,7 @@ pub(crate) fn pidfd_open(pid: c_int) -> Result<OwnedFd> {
     Ok(owned(check_long(unsafe { syscall(SYS_PIDFD_OPEN, pid, 0) })? as c_int))
 }
 
-/// The pid behind a pidfd in the caller's PID namespace; `None` where the kernel cannot tell this way.
+/// Returns the pid behind a pidfd in the caller's PID namespace, or `None` if the kernel does not support the request.
 pub(crate) fn pidfd_pid(pidfd: RawFd) -> Option<c_int> {
     // The first version of the kernel's structure: mask, cgroup id, pid and more.
     const PIDFD_GET_INFO: c_ulong = 0xC000_0000 | (64 << 16) | (0xFF << 8) | 0x0B;
@@ -327,7 +327,7 @@ pub(crate) fn become_subreaper() -> Result<()> {
     Ok(())
 }
 
-/// Dies by KILL when the thread that made this process ends.
+/// Makes the kernel kill this process when the thread that created it ends.
 pub(crate) fn die_with_parent() -> Result<()> {
     const PR_SET_PDEATHSIG: c_int = 1;
     // SAFETY: integers.
@@ -335,7 +335,7 @@ pub(crate) fn die_with_parent() -> Result<()> {
     Ok(())
 }
 
-/// The name in `ps` and `/proc/PID/comm`: 15 characters at the most.
+/// Sets the name in `ps` and `/proc/PID/comm`, which has at most 15 characters.
 pub(crate) fn set_name(name: &CStr) {
     const PR_SET_NAME: c_int = 15;
     // SAFETY: a NUL-terminated string that lives through the call.

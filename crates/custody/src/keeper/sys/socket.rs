@@ -53,7 +53,7 @@ unsafe extern "C" {
     fn epoll_wait(epoll: c_int, events: *mut EpollEvent, max: c_int, timeout: c_int) -> c_int;
 }
 
-/// A pair of connected packet sockets, close-on-exec.
+/// Creates a pair of connected packet sockets that close on exec.
 pub(crate) fn packet_pair() -> Result<(OwnedFd, OwnedFd)> {
     const AF_UNIX: c_int = 1;
     const SOCK_SEQPACKET_CLOEXEC: c_int = 5 | 0o2_000_000;
@@ -67,10 +67,10 @@ const SOL_SOCKET: c_int = 1;
 const SCM_RIGHTS: c_int = 1;
 const CMSG_HEADER: usize = 16;
 
-/// Sends one packet with descriptors; never raises SIGPIPE, never blocks: `WouldBlock` instead.
+/// Sends one packet with descriptors. Never raises SIGPIPE and never blocks: it fails with `WouldBlock` instead.
 pub(crate) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<()> {
     const MSG_DONTWAIT_NOSIGNAL: c_int = 0x40 | 0x4000;
-    // Eight-byte units keep the control buffer aligned as a cmsghdr must be.
+    // Eight-byte units align the control buffer as a cmsghdr requires.
     let mut control = [0u64; 2 + 128];
     assert!(fds.len() <= 256, "more descriptors than a packet takes");
     let payload = fds.len() * 4;
@@ -99,13 +99,13 @@ pub(crate) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<()> {
     Ok(())
 }
 
-/// Receives one packet with its descriptors; length 0 is the end.
+/// Receives one packet with its descriptors. Length 0 means the end of the stream.
 pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
     const MSG_DONTWAIT: c_int = 0x40;
     receive_with(socket, bytes, MSG_DONTWAIT)
 }
 
-/// Like [`receive`], but waits.
+/// Like [`receive`], but waits for a packet.
 pub(crate) fn receive_blocking(socket: RawFd, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
     receive_with(socket, bytes, 0)
 }
@@ -132,7 +132,8 @@ fn receive_with(socket: RawFd, bytes: &mut [u8], flags: c_int) -> Result<(usize,
             check_long(unsafe { recvmsg(socket, &raw mut msg, flags | MSG_CMSG_CLOEXEC) } as c_long)
         })
     };
-    // A peer that ended with something unread leaves this error, told once, before what it said last.
+    // A peer that ended with unread messages causes this error. The error is reported once, before the peer's last
+    // messages.
     let received = match receive() {
         Err(error) if errno(&error) == ECONNRESET => receive()?,
         result => result?,
@@ -151,7 +152,7 @@ fn receive_with(socket: RawFd, bytes: &mut [u8], flags: c_int) -> Result<(usize,
         return Err(Error::from_raw_os_error(EPROTO));
     }
     if msg.flags & MSG_CTRUNC != 0 {
-        // Out of descriptors: some would be worse than none.
+        // The process has no free descriptor. Some of the descriptors would be worse than none.
         fds.clear();
     }
     Ok((received as usize, fds))
@@ -164,7 +165,7 @@ pub(crate) fn poll_any(fds: &mut [PollFd], timeout_ms: c_int) -> Result<()> {
     Ok(())
 }
 
-/// Whether a process, known by its pidfd, has ended.
+/// Returns whether the process of a pidfd has ended.
 pub(crate) fn has_ended(pidfd: RawFd) -> bool {
     let mut fds = [PollFd { fd: pidfd, events: POLLIN, revents: 0 }];
     poll_any(&mut fds, 0).is_ok() && fds[0].revents != 0
@@ -193,11 +194,11 @@ impl Epoll {
         Ok(())
     }
 
-    /// Takes a descriptor out. Closing alone is not enough once a forked copy of it exists.
+    /// Removes a descriptor. Closing is not enough once a forked copy of the descriptor exists.
     pub(crate) fn remove(&self, fd: RawFd) {
         const EPOLL_CTL_DEL: c_int = 2;
         let mut event = EpollEvent::default();
-        // SAFETY: `event` lives through the call. A descriptor that was never added is no harm.
+        // SAFETY: `event` lives through the call. Removing a descriptor that was never added does no harm.
         unsafe { epoll_ctl(self.0.as_raw_fd(), EPOLL_CTL_DEL, fd, &raw mut event) };
     }
 

@@ -14,18 +14,18 @@ use crate::wire::{MAX_FDS, MAX_ORDERS};
 const HEAD: usize = 8;
 const LARGEST: usize = MAX_ORDERS + 4096;
 
-/// A message and the descriptors that belong to it; none of them if not all could be taken.
+/// A message and its descriptors. The list is empty if not all of them could be received.
 pub(crate) type Frame = (Vec<u8>, Vec<OwnedFd>);
 
 #[derive(Default)]
 pub(crate) struct FrameReader {
     bytes: Vec<u8>,
-    /// The descriptors of each frame that has some, in the order of the frames.
+    /// The descriptors of each frame that has any, in the order of the frames.
     fds: VecDeque<Vec<OwnedFd>>,
 }
 
 impl FrameReader {
-    /// Reads what has arrived, waiting for it if the socket blocks; an error when the host is gone.
+    /// Reads what has arrived. Waits for data if the socket blocks. Fails if the host is gone.
     pub(crate) fn fill(&mut self, socket: &UnixStream) -> Result<()> {
         let mut chunk = vec![0; 64 * 1024];
         match sys::receive(socket.as_raw_fd(), &mut chunk) {
@@ -36,7 +36,7 @@ impl FrameReader {
                 Ok(())
             }
             Err(error) if sys::errno(&error) == EMFILE => {
-                // Some systems report lost descriptors this way, and deliver the bytes next time.
+                // Some systems report lost descriptors with this error, and deliver the bytes next time.
                 self.fds.push_back(Vec::new());
                 Ok(())
             }
@@ -45,7 +45,7 @@ impl FrameReader {
         }
     }
 
-    /// The next whole frame; an error if no host would send it.
+    /// Returns the next whole frame. Fails if no host would send such a frame.
     pub(crate) fn next(&mut self) -> Result<Option<Frame>> {
         let Some((len, rest)) = self.bytes.split_first_chunk().map(|(len, rest)| (number(*len), rest)) else {
             return Ok(None);
@@ -82,7 +82,7 @@ pub(crate) fn send(mut socket: &UnixStream, message: &[u8]) -> Result<()> {
     socket.write_all(&frame(message))
 }
 
-/// The frame of a message: its length and its bytes.
+/// Returns the frame of a message: its length and its bytes.
 pub(crate) fn frame(message: &[u8]) -> Vec<u8> {
     let mut frame = (message.len() as u32).to_le_bytes().to_vec();
     frame.extend_from_slice(message);

@@ -1,7 +1,7 @@
 //! The keeper's loop: it listens to the host, watches the workers, and ends the run.
 //!
-//! Either of two signs shows that the host is gone: the socket ends, or the keeper has another parent. The second one is for a
-//! forked copy of the host that still holds the socket, and has to be polled.
+//! Two signs show that the host is gone: the socket ends, or the keeper gets another parent. The second sign has to be
+//! polled. It is needed if a forked copy of the host still holds the socket.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -23,7 +23,7 @@ use crate::workers::KeptWorker;
 pub(crate) fn serve(poll_ms: c_int) -> ! {
     let host = sys::parent_pid();
     sys::close_inherited();
-    // What the host ignores or blocks by now is not for its workers; see `gate`.
+    // Workers do not inherit the signals that the host ignores or blocks now; see `gate`.
     (1..=64).for_each(sys::restore_default);
     KEEPER_IGNORES.into_iter().for_each(sys::ignore);
     sys::set_blocked(0);
@@ -38,14 +38,14 @@ pub(crate) fn serve(poll_ms: c_int) -> ! {
     }
 }
 
-/// Moves the control socket up and puts /dev/null on 0, 1 and 2, so that no other descriptor lands there.
+/// Moves the control socket up and opens /dev/null on 0, 1 and 2, so that no other descriptor gets these numbers.
 fn settle_descriptors() -> std::io::Result<UnixStream> {
     let control = sys::duplicate_above(0, 3)?;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     for standard in 0..3 {
         sys::duplicate_to(null.as_raw_fd(), standard)?;
     }
-    // SAFETY: the copy was made just now and belongs to nobody else.
+    // SAFETY: the copy was just made and has no other owner.
     Ok(unsafe { UnixStream::from_raw_fd(control) })
 }
 
@@ -53,7 +53,7 @@ fn settle_descriptors() -> std::io::Result<UnixStream> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunPhase {
     Serving,
-    /// The host asked for the end and waits for it.
+    /// The host asked for the end of the run and waits for it.
     Finishing,
     /// The host is gone.
     Orphaned,
@@ -64,17 +64,17 @@ pub(crate) struct LaunchContext {
     pub(crate) caller_session: bool,
     pub(crate) ignored: u64,
     pub(crate) blocked: u64,
-    /// The limit that the host had, if the keeper could raise its own.
+    /// The host's limit, if the keeper could raise its own.
     pub(crate) open_files: Option<ResourceLimit>,
 }
 
 pub(crate) struct Keeper {
     control: UnixStream,
     frames: FrameReader,
-    /// Readable when a child has changed; SIGCHLD writes to its other end.
+    /// Readable when a child has changed, because SIGCHLD writes to the other end.
     wake_reader: UnixStream,
     _wake_writer: UnixStream,
-    /// Held for as long as the keeper lives.
+    /// Held as long as the keeper lives.
     _lock: OwnedFd,
     host: c_int,
     poll_ms: c_int,
@@ -145,12 +145,12 @@ impl Keeper {
                 sys::exit(0);
             }
             let mut fds = [sys::waiting(&self.wake_reader, POLLIN), sys::waiting(&self.control, POLLIN)];
-            // The socket of a host that is gone would be ready for ever.
+            // After the end of the host, its socket would always be ready.
             let count = if self.phase == RunPhase::Orphaned { 1 } else { 2 };
             sys::poll_any(&mut fds[..count], self.poll_ms);
             let woken = fds[0].revents != 0;
             if woken {
-                // Bytes that are left make the next poll return.
+                // If bytes are left, the next poll returns at once.
                 let _ = self.wake_reader.read(&mut [0; 256]);
             }
             if fds[1].revents != 0 {
@@ -205,7 +205,7 @@ impl Keeper {
                     self.phase = RunPhase::Finishing;
                 }
             }
-            // An unknown message: this keeper was built with another host.
+            // An unknown message means that this keeper was built with another version of the host.
             Some(ToKeeper::Init(_)) | None => self.host_gone(),
         }
     }
@@ -214,14 +214,14 @@ impl Keeper {
         self.phase = RunPhase::Orphaned;
     }
 
-    /// Kills all remaining processes, and repeats it while there are any.
+    /// Kills all remaining processes. The loop repeats this call until none is left.
     fn kill_rest(&self) {
         for worker in self.workers.values() {
             worker.group.kill();
         }
     }
 
-    /// Sends a message to the host and waits for room; gives up only when the host is gone.
+    /// Sends a message to the host. Waits while the socket is full, and gives up only when the host is gone.
     pub(crate) fn notify_host(&mut self, message: &ToHost) {
         if self.phase == RunPhase::Orphaned {
             return;
@@ -249,7 +249,7 @@ fn open_ledger(init: &KeeperInit) -> std::io::Result<LedgerWriter> {
     Ok(ledger)
 }
 
-/// A process for the record: without its start time where the system does not tell it.
+/// Returns the identity of a process for its record. The start time is 0 if the system does not report it.
 pub(crate) fn identity(pid: c_int) -> ProcessIdentity {
     let start = match process_state::at_process(pid) {
         PidState::Started(start) => start,

@@ -1,6 +1,7 @@
 //! The keeper's side of the run's ledger: opened, compacted and removed by name.
 //!
-//! On Linux, `keeper/ledger.rs` does the same by descriptors. Here the host starts the keeper in the run's directory.
+//! On Linux, `keeper/ledger.rs` does the same through descriptors. Here, the host starts the keeper in the run's
+//! directory.
 
 #[path = "../../keeper/slots.rs"]
 mod slots;
@@ -21,14 +22,15 @@ pub(crate) struct LedgerWriter {
 }
 
 impl LedgerWriter {
-    /// Opens the ledger in the current directory; the next record goes to slot `next`.
+    /// Opens the ledger in the current directory. The next record goes to slot `next`.
     pub(crate) fn open(next: u64, sync: bool, boot: [u8; 16], tier: u8) -> Result<Self> {
         let dir = std::env::current_dir()?;
         let file = File::options().read(true).write(true).open(dir.join("ledger"))?;
         Ok(Self { dir, boot, tier, slots: SlotFile::take_over(file, next, sync)? })
     }
 
-    /// A record with what all of the run's have in common. Pids mean the same on the whole machine here.
+    /// Creates a record with the fields that all records of the run share. Pids mean the same on the whole machine
+    /// here.
     pub(crate) fn record(&self, kind: RecordKind, key: u64, text: &[u8]) -> Record {
         Record { key, ..Record::new(kind, self.tier, self.boot, 0, text.to_vec()) }
     }
@@ -38,22 +40,22 @@ impl LedgerWriter {
         self.slots.append_head(record)
     }
 
-    /// Appends a record, or nothing.
+    /// Appends one record completely or not at all.
     pub(crate) fn append(&mut self, record: &Record) -> Result<()> {
         self.slots.append(&[record])
     }
 
-    /// Appends a worker's end; if the disk refuses it, it is written before anything else.
+    /// Appends a worker's end. If the write fails, the end is kept and written before any other record.
     pub(crate) fn append_exit(&mut self, record: Record) -> Result<()> {
         self.slots.append_exit(record)
     }
 
-    /// Whether the file has grown enough that the living should be written anew.
+    /// Reports whether the file has grown enough to be rewritten with the living workers only.
     pub(crate) fn wants_compaction(&self, living: usize) -> bool {
         self.slots.wants_compaction(living)
     }
 
-    /// Replaces the file, in one step, by one that names the living alone.
+    /// Atomically replaces the file by one that contains only the living workers.
     pub(crate) fn compact(&mut self, living: &[&Record]) -> Result<()> {
         let new = self.dir.join("ledger.new");
         let fresh = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -61,7 +63,8 @@ impl LedgerWriter {
         self.slots.compact(living, fresh, || std::fs::rename(new, self.dir.join("ledger")))
     }
 
-    /// Removes the run. The lock goes first: a directory with neither lock nor ledger is no run.
+    /// Removes the run's files, the lock first, and its directory. A directory with neither lock nor ledger is not a
+    /// run.
     pub(crate) fn remove(&self) {
         for name in ["lock", "ledger"] {
             let _ = std::fs::remove_file(self.dir.join(name));

@@ -1,11 +1,11 @@
-//! The portable keeper: parent to everything that a run starts, on systems without pidfds and shims.
+//! The portable keeper: the parent of all workers of a run, on systems without pidfds and shims.
 //!
-//! Like the keeper for Linux, it is a program of its own, built from std alone and carried inside the library. It has only the
-//! tier `group`: each worker leads a process group, which is killed when the worker ends, when the host asks for it, and when
-//! the host is gone. It must not know more than the keeper for Linux does.
+//! Like the keeper for Linux, it is a separate program, built from std alone and embedded in the library. It supports
+//! only the tier `group`: each worker leads a process group, which is killed when the worker ends, when the host asks
+//! for it, and when the host is gone. It must not know more than the keeper for Linux.
 //!
-//! `keeper` (the loop) → `frames` (the host's messages) → `workers` (a worker's life) → `ledger` (intent and record) → `gate`
-//! (up to exec). `sys` makes the system calls.
+//! `keeper` (the loop) → `frames` (the host's messages) → `workers` (a worker's life) → `ledger` (intent and record) →
+//! `gate` (up to exec). `sys` makes the system calls.
 
 #[path = "../../keeper/sys/exec.rs"]
 mod exec;
@@ -28,11 +28,12 @@ mod wire;
 mod workers;
 
 fn main() {
-    // The run's id, for people who look at the list of processes, and how often to look for the host's end.
+    // The first argument is the run's id, for people who look at the list of processes. The second one is how often to
+    // check whether the host has ended.
     let mut args = std::env::args().skip(1);
     match (args.next(), args.next().and_then(|text| text.parse().ok())) {
         (Some(_run), Some(poll_ms)) => keeper::serve(poll_ms),
-        // Started by hand: nothing to keep.
+        // The program was started by hand, so it has nothing to do.
         _ => sys::exit(2),
     }
 }

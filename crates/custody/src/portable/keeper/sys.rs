@@ -1,4 +1,4 @@
-//! The calls that std does not have, with the system's numbers from `numbers`.
+//! The system calls that std does not offer, with the system's numbers from `numbers`.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io::{Error, ErrorKind, Result};
@@ -45,7 +45,7 @@ fn check(result: c_int) -> Result<c_int> {
     if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The number of an error; every one here came from the system.
+/// Returns the number of an error. Every error here came from the system.
 pub(crate) fn errno(error: &Error) -> i32 {
     error.raw_os_error().unwrap_or(EINVAL)
 }
@@ -69,7 +69,7 @@ pub(crate) fn parent_pid() -> c_int {
     unsafe { getppid() }
 }
 
-/// Forks. The keeper has one thread, so that the copy may do whatever the original may.
+/// Forks. The keeper has one thread, so the copy may do whatever the original may do.
 pub(crate) fn fork_self() -> Result<c_int> {
     // SAFETY: single-threaded, see above.
     check(unsafe { fork() })
@@ -96,7 +96,7 @@ pub(crate) fn change_dir(path: &CStr) -> Result<()> {
     check(unsafe { chdir(path.as_ptr()) }).map(drop)
 }
 
-/// The group that an unreaped child leads: never 0, never 1, never the keeper's own.
+/// The group that an unreaped child leads: never 0, never 1, never the keeper's own group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Group(c_int);
 
@@ -111,9 +111,9 @@ impl Group {
         self.0
     }
 
-    /// Signals the whole group.
+    /// Sends a signal to the whole group.
     pub(crate) fn signal(self, number: c_int) {
-        // SAFETY: its leader is a child that is not reaped, so that the number cannot be another group's.
+        // SAFETY: the leader is a child that is not reaped, so the number cannot belong to another group.
         unsafe { kill(-self.0, number) };
     }
 
@@ -121,26 +121,26 @@ impl Group {
         self.signal(SIGKILL);
     }
 
-    /// Signals the leader alone.
+    /// Sends a signal to the leader alone.
     pub(crate) fn signal_leader(self, number: c_int) {
         // SAFETY: a child that is not reaped.
         unsafe { kill(self.0, number) };
     }
 }
 
-/// What a child has to tell; seen but not reaped, so that its pid and its group stay taken.
+/// A change of a child's state. The child is seen but not reaped, so its pid and its group stay taken.
 pub(crate) enum ChildChange {
     Ended,
     Stopped { signal: c_int },
     Continued,
 }
 
-/// Asks a child what it has to tell; `None` if nothing.
+/// Asks a child for a change of state. Returns `None` if there is none.
 pub(crate) fn ask_child(pid: c_int) -> Option<ChildChange> {
     if ask(pid, WEXITED | WNOWAIT).is_some() {
         return Some(ChildChange::Ended);
     }
-    // Without WEXITED it never reaps, even if the child has ended meanwhile.
+    // Without WEXITED, the call never reaps, even if the child has ended meanwhile.
     let info = ask(pid, WSTOPPED | WCONTINUED)?;
     let word = |at: usize| i32::from_ne_bytes(info.0[at..at + 4].try_into().unwrap_or_default());
     match word(SI_CODE_AT) {
@@ -151,7 +151,7 @@ pub(crate) fn ask_child(pid: c_int) -> Option<ChildChange> {
 }
 
 fn ask(pid: c_int, options: c_int) -> Option<SignalInfo> {
-    // Zeroed beforehand: not every system does it when there is nothing to tell.
+    // Zeroed first, because not every system does that if there is nothing to report.
     let mut info = SignalInfo([0; 128]);
     // SAFETY: the result has room for any siginfo_t and lives through the call.
     let answer = unsafe { waitid(P_PID, pid as Id, &raw mut info, options | WNOHANG) };
@@ -179,34 +179,34 @@ pub(crate) fn reap(pid: c_int) -> WorkerEnd {
 }
 
 pub(crate) fn ignore(number: c_int) {
-    // SAFETY: SIG_IGN is 1; no handler of ours is involved.
+    // SAFETY: SIG_IGN is 1; this code installs no handler.
     unsafe { signal(number, 1) };
 }
 
 pub(crate) fn restore_default(number: c_int) {
-    // SAFETY: SIG_DFL is 0; no handler of ours is involved.
+    // SAFETY: SIG_DFL is 0; this code installs no handler.
     unsafe { signal(number, 0) };
 }
 
 static WAKE_FD: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn on_sigchld(_signal: c_int) {
-    // SAFETY: write is allowed in a handler, the byte is alive, and the descriptor is open for good. A full
-    // bell rings as well as one with room: it does not block.
+    // SAFETY: a handler may call write, the byte is alive, and the descriptor stays open forever. A full socket wakes
+    // the reader as well; the write does not block.
     unsafe { write(WAKE_FD.load(Ordering::Relaxed), c"!".as_ptr().cast(), 1) };
 }
 
-/// From now on every change of a child writes a byte to `wake_reader`, which must not block and must stay open.
+/// Makes every change of a child write a byte to this descriptor, which must not block and must stay open.
 pub(crate) fn wake_on_child(wake_reader: RawFd) {
     WAKE_FD.store(wake_reader, Ordering::Relaxed);
-    // SAFETY: the handler does nothing but write.
+    // SAFETY: the handler only writes.
     unsafe { signal(SIGCHLD, on_sigchld as extern "C" fn(c_int) as usize) };
 }
 
-/// Blocks exactly these signals: bit n-1 for signal n.
+/// Blocks exactly these signals. Bit n-1 is signal n.
 pub(crate) fn set_blocked(bits: u64) {
     let mut set = SignalSet([0; 128]);
-    // SAFETY: the set has room for any sigset_t and lives through the calls. What is no signal is refused.
+    // SAFETY: the set has room for any sigset_t and lives through the calls. Numbers that are not signals are rejected.
     unsafe {
         sigemptyset(&raw mut set);
         for number in (1..=64).filter(|number| bits & (1 << (number - 1)) != 0) {
@@ -218,8 +218,8 @@ pub(crate) fn set_blocked(bits: u64) {
 
 /// Waits until a descriptor is ready, a signal comes, or the time is over.
 pub(crate) fn poll_any(fds: &mut [PollFd], timeout_ms: c_int) {
-    // SAFETY: the list lives through the call and has the length that it is told. If it fails, nothing is
-    // marked as ready, as after the time.
+    // SAFETY: the list lives through the call and has the length that the call gets. If the call fails, no descriptor
+    // is marked as ready, as after a timeout.
     if unsafe { poll(fds.as_mut_ptr(), fds.len() as PollCount, timeout_ms) } < 0 {
         for fd in fds {
             fd.revents = 0;
@@ -227,10 +227,11 @@ pub(crate) fn poll_any(fds: &mut [PollFd], timeout_ms: c_int) {
     }
 }
 
-/// Bytes, 0 at the end, and the descriptors beside them: fewer than were sent if there was no room for all.
+/// The number of bytes, 0 at the end of the stream, and the descriptors with them. There are fewer than were sent if
+/// they did not all fit.
 pub(crate) type Received = (usize, Option<Vec<OwnedFd>>);
 
-/// Receives what is there.
+/// Receives the available bytes and descriptors.
 pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> Result<Received> {
     const ROOM: usize = CMSG_DATA_AT + MAX_FDS * size_of::<RawFd>() + CMSG_ALIGN;
     let mut control = [0u64; ROOM.div_ceil(8)];
@@ -248,7 +249,7 @@ pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> Result<Received> {
     let received = unsafe { recvmsg(socket, &raw mut message, 0) };
     let received = usize::try_from(received).map_err(|_| Error::last_os_error())?;
     let filled = (message.control_len as usize).min(size_of_val(&control));
-    // SAFETY: the first `filled` bytes belong to the array, and any bytes are bytes.
+    // SAFETY: the first `filled` bytes belong to the array, and any bytes are valid.
     let control = unsafe { std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), filled) };
     let fds = take_descriptors(control);
     let beside = !fds.is_empty() || message.flags & MSG_CTRUNC != 0;
@@ -258,13 +259,14 @@ pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> Result<Received> {
 fn take_descriptors(mut control: &[u8]) -> Vec<OwnedFd> {
     let mut fds = Vec::new();
     while control.len() >= CMSG_DATA_AT {
-        // SAFETY: long enough, and any bytes are a header; its place need not be aligned.
+        // SAFETY: the slice is long enough, any bytes are a valid header, and the read needs no alignment.
         let header = unsafe { control.as_ptr().cast::<ControlHeader>().read_unaligned() };
         let len = (header.len as u64 as usize).clamp(CMSG_DATA_AT, control.len());
         if header.level == SOL_SOCKET && header.kind == SCM_RIGHTS {
             for number in control[CMSG_DATA_AT..len].as_chunks::<4>().0 {
                 let number = RawFd::from_ne_bytes(*number);
-                // SAFETY: the call has just made it for us. Nobody forks between that and the mark.
+                // SAFETY: the kernel has just made the descriptor for this process. No fork happens before it is
+                // marked.
                 fds.push(unsafe {
                     fcntl(number, F_SETFD, FD_CLOEXEC);
                     OwnedFd::from_raw_fd(number)
@@ -276,7 +278,7 @@ fn take_descriptors(mut control: &[u8]) -> Vec<OwnedFd> {
     fds
 }
 
-/// A copy of a descriptor at or above `from`, close-on-exec.
+/// Duplicates a descriptor to a number at or above `from`. The copy closes on exec.
 pub(crate) fn duplicate_above(fd: RawFd, from: RawFd) -> Result<RawFd> {
     // SAFETY: integers.
     let copy = check(unsafe { fcntl(fd, F_DUPFD, from) })?;
@@ -285,23 +287,23 @@ pub(crate) fn duplicate_above(fd: RawFd, from: RawFd) -> Result<RawFd> {
     Ok(copy)
 }
 
-/// A copy of a descriptor at `target`, which survives exec.
+/// Duplicates a descriptor to `target`. The copy survives exec.
 pub(crate) fn duplicate_to(fd: RawFd, target: RawFd) -> Result<()> {
-    // SAFETY: integers; what `target` was is given up on purpose.
+    // SAFETY: integers; the previous descriptor at `target` is given up on purpose.
     check(unsafe { dup2(fd, target) }).map(drop)
 }
 
-/// Closes what the host left open for whomever it starts: from 3 up to the limit, which may be absurd.
+/// Closes the descriptors that the host left open for its children: from 3 up to the limit, which may be absurdly high.
 pub(crate) fn close_inherited() {
     const ENOUGH: u64 = 65_536;
     let limit = open_files().map_or(ENOUGH, |limit| limit.soft.min(ENOUGH));
     for fd in 3..limit as RawFd {
-        // SAFETY: called first of all, when nothing from 3 on belongs to this program.
+        // SAFETY: this is the first call of the program, which owns no descriptor from 3 on yet.
         unsafe { close(fd) };
     }
 }
 
-/// How many descriptors may be open.
+/// Returns how many descriptors may be open.
 pub(crate) fn open_files() -> Result<ResourceLimit> {
     let mut limit = ResourceLimit::default();
     // SAFETY: the result lives through the call.
@@ -323,7 +325,7 @@ pub(crate) fn set_nice(nice: c_int) -> Result<()> {
     check(unsafe { setpriority(PRIO_PROCESS, 0, nice) }).map(drop)
 }
 
-/// One descriptor to wait for.
+/// Returns one descriptor to wait for.
 pub(crate) fn waiting(fd: &impl AsRawFd, events: i16) -> PollFd {
     PollFd { fd: fd.as_raw_fd(), events, revents: 0 }
 }

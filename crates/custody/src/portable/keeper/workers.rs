@@ -1,7 +1,7 @@
 //! The workers of the run as the keeper sees them: started, stopped and continued, ended together with their groups.
 //!
-//! An ended worker is not reaped before its group is empty: so the group's number stays taken, and KILL to it cannot reach a
-//! stranger, however often it is sent.
+//! An ended worker is not reaped before its group is empty. So the group's number stays taken, and repeated KILL
+//! signals to it cannot reach a foreign process.
 
 use std::io::Error;
 use std::os::fd::OwnedFd;
@@ -19,19 +19,19 @@ use crate::wire::{LaunchOrders, SpawnAnswer, SpawnStage, ToHost, WorkerEnd};
 pub(crate) struct KeptWorker {
     pub(crate) group: Group,
     pub(crate) record: Record,
-    /// The socket of its spawn. The keeper closes it when the main process ends, so that the host can wait for that.
+    /// The socket of its spawn. The keeper closes it when the main process ends, so the host can wait for that end.
     answer: Option<UnixStream>,
 }
 
 impl Keeper {
-    /// Starts a worker and answers on the socket that came with the order.
+    /// Starts a worker and answers on the socket that came with the orders.
     pub(crate) fn spawn(&mut self, key: u64, worker: &[u8], orders: &[u8], mut fds: Vec<OwnedFd>) {
         if fds.is_empty() {
-            // There was no room for the descriptors. That the socket for the answer is closed tells the host enough.
+            // There was no room for the descriptors. The host sees that the socket for the answer is closed.
             return;
         }
         let answer = UnixStream::from(fds.remove(0));
-        // Ends first: a dead worker's end precedes its replacement's intent.
+        // Records ends first, so that a dead worker's end precedes its replacement's intent.
         self.check_workers();
         match self.start_worker(key, worker, orders, &fds) {
             Ok((group, record)) => {
@@ -46,7 +46,7 @@ impl Keeper {
         }
     }
 
-    /// INTENT, fork, RECORD, gate: in this order.
+    /// Starts a worker in this order: INTENT, fork, RECORD, gate.
     fn start_worker(
         &mut self,
         key: u64,
@@ -100,7 +100,7 @@ impl Keeper {
         Ok(group)
     }
 
-    /// Reports changes of all workers, and ends the groups of those that have ended.
+    /// Reports changes of all workers, and ends the groups of workers that have ended.
     pub(crate) fn check_workers(&mut self) {
         self.group_lingers = false;
         let keys: Vec<u64> = self.workers.keys().copied().collect();
@@ -114,7 +114,8 @@ impl Keeper {
                     worker.answer = None;
                     worker.group.kill();
                     if process_state::group_lives(worker.group.as_raw()) {
-                        // Nobody reports their ends, so they are looked for again after the interval.
+                        // The ends of the group's members are not reported, so the keeper looks again after the
+                        // interval.
                         self.group_lingers = true;
                     } else {
                         self.finish_worker(key);
@@ -124,7 +125,7 @@ impl Keeper {
         }
     }
 
-    /// The group is gone: reaps the leader, records the end, and reports it to the host.
+    /// Reaps the leader of an empty group, records the end, and reports it to the host.
     fn finish_worker(&mut self, key: u64) {
         if let Some(worker) = self.workers.remove(&key) {
             let end: WorkerEnd = sys::reap(worker.group.as_raw());

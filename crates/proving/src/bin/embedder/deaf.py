@@ -1,4 +1,4 @@
-"""A worker that only KILL ends: deaf to TERM, and with an exit handler that never returns."""
+"""A worker that only KILL ends: it ignores TERM, and its exit handler never returns."""
 
 import atexit
 import signal

@@ -1,4 +1,4 @@
-//! A host that ends without stopping its engine.
+//! Hosts that end without stopping their engine.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -58,7 +58,7 @@ pub(crate) fn die(options: &EmbedderOptions) -> ExitCode {
     ExitCode::from(3)
 }
 
-/// The host lives on, its worker does not.
+/// Shows that the host lives on and its worker does not.
 fn outlive(pid: u32) -> ExitCode {
     crate::engines::must_end(pid);
     tell("the worker is gone");

@@ -1,4 +1,4 @@
-//! Engines that end in ways that concern the whole process, so that each needs a process of its own.
+//! Engines whose ends affect the whole process. Each of them needs its own process.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) fn obey(options: &EmbedderOptions) -> ExitCode {
         "serves" => {
             return runtime.block_on(async {
                 let pit = options.engine().start().await.expect("an engine");
-                // What comes before it is installed would end the process.
+                // A signal that came before the installation would end the process.
                 snakepit::ShutdownCoordinator::install().expect("signals");
                 tell("ready");
                 ExitCode::from(pit.until_shutdown().await.expect("signals"))
@@ -48,7 +48,7 @@ pub(crate) fn obey(options: &EmbedderOptions) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// By hand, without a runtime, while a call is under way, twice.
+/// Cleans up by hand, twice, without a runtime and during a call.
 fn cleanup(options: &EmbedderOptions, runtime: &tokio::runtime::Runtime) {
     let pit = runtime.block_on(options.engine().start()).expect("an engine");
     let pid: u32 = runtime.block_on(pit.call("pid", args! {}).into_future()).expect("a pid");
@@ -85,7 +85,7 @@ async fn cleanup_beside_a_stop(options: &EmbedderOptions) {
     tell(if call.await.expect("no panic").is_err() { "call failed" } else { "call answered" });
 }
 
-/// Who waits for a stop gives up; the next process-wide engine does not wait for ever.
+/// Gives up waiting for a stop. Even so, the next process-wide engine must not wait forever.
 async fn stop_given_up(options: &EmbedderOptions) {
     let pit = options.engine().start_global().await.expect("an engine");
     let call = tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 0.5 }).into_future());
@@ -108,7 +108,7 @@ async fn another_script(options: &EmbedderOptions) {
     });
 }
 
-/// Nobody drives the runtime when the last handle is dropped, and it is not dropped either.
+/// Drops the last handle while the runtime is neither driven nor dropped.
 fn drop_undriven(options: &EmbedderOptions, runtime: &tokio::runtime::Runtime) {
     let pit = runtime.block_on(options.engine().start()).expect("an engine");
     let pid: u32 = runtime.block_on(pit.call("pid", args! {}).into_future()).expect("a pid");
@@ -131,7 +131,7 @@ async fn two(options: &EmbedderOptions) {
     tell(if matches!(refused, Err(CallError::Stopped)) { "refused" } else { "not refused" });
 }
 
-/// Fails unless the process is gone soon.
+/// Fails unless the process ends soon.
 pub(crate) fn must_end(pid: u32) {
     if let Some(process) = ObservedProcess::open(pid.cast_signed()).expect("pidfd_open") {
         process.must_end("the worker");

@@ -1,4 +1,4 @@
-//! A library forks the host: the copy exits in its own way, and leaves the engine alone.
+//! A library forks the host: the copy exits in its own way and leaves the engine alone.
 
 use std::process::ExitCode;
 
@@ -10,8 +10,8 @@ use crate::{EmbedderOptions, tell};
 pub(crate) fn fork(options: &EmbedderOptions) -> ExitCode {
     let runtime = options.runtime();
     let pit = runtime.block_on(options.engine().start()).expect("an engine");
-    // SAFETY: the copy has one thread and uses nothing that another thread may have held at the time of the fork but what
-    // is tested here; a test that fails here hangs, and is ended by its parent.
+    // SAFETY: the copy has one thread. Of what another thread may have held during the fork, it uses only what is
+    // tested here. A test that fails hangs, and its parent ends it.
     let copy = unsafe { libc::fork() };
     assert!(copy >= 0, "fork");
     if copy == 0 {
@@ -23,7 +23,7 @@ pub(crate) fn fork(options: &EmbedderOptions) -> ExitCode {
         process.end();
     }
     let mut status = 0;
-    // SAFETY: our own child, and a valid place for its status.
+    // SAFETY: it is our own child, and the pointer to its status is valid.
     unsafe { libc::waitpid(copy, &raw mut status, 0) };
     tell(&format!("the copy ended with {}", libc::WEXITSTATUS(status)));
     let served = runtime.block_on(pit.call::<u32>("echo", args! { value: 7 }).into_future());

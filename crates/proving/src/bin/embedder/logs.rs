@@ -1,4 +1,4 @@
-//! Subscribers of `tracing`: one that prints warnings, and some that misbehave.
+//! Subscribers of `tracing`: one prints warnings, and the others misbehave.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ static SHUTTING_DOWN: AtomicBool = AtomicBool::new(false);
 enum SubscriberBehaviour {
     /// Prints warnings and errors.
     Tells,
-    /// Panics at every event once the shutdown has begun, as a subscriber does whose standard error is closed.
+    /// Panics at every event once the shutdown has begun, like a subscriber whose standard error is closed.
     Panics,
-    /// Panics at every single event.
+    /// Panics at every event.
     AlwaysPanics,
 }
 
@@ -71,7 +71,7 @@ impl Subscriber for TestSubscriber {
     }
 }
 
-/// All fields of an event as text.
+/// The fields of an event as text.
 #[derive(Default)]
 struct FieldText(String);
 

@@ -1,7 +1,7 @@
-//! A host that embeds the engine and ends in every possible way, for the tests to signal and to observe.
+//! A host that embeds the engine and ends in every possible way. Tests send it signals and observe it.
 //!
-//! `proving-embedder WAY key=value …`: one way to live and to end. Everything that happens is a line on standard output,
-//! written past the buffer of std; a line that begins with `{` is an event of the lifecycle.
+//! `proving-embedder WAY key=value …`: `WAY` is one way to live and to end. Everything that happens is a line on
+//! standard output, written without the buffer of std. A line that begins with `{` is an event of the lifecycle.
 
 mod deaths;
 mod engines;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line says.
+/// The options on the command line.
 struct EmbedderOptions(BTreeMap<String, String>);
 
 impl EmbedderOptions {
@@ -59,7 +59,7 @@ impl EmbedderOptions {
         self.0.get(key).map(|text| Duration::from_millis(text.parse().expect("milliseconds")))
     }
 
-    /// A runtime of the flavor that was asked for.
+    /// Creates a runtime of the requested flavor.
     fn runtime(&self) -> tokio::runtime::Runtime {
         let mut builder = match self.get("runtime") {
             "current" => tokio::runtime::Builder::new_current_thread(),
@@ -68,7 +68,7 @@ impl EmbedderOptions {
         builder.enable_all().build().expect("a runtime")
     }
 
-    /// One pool of one worker that can do everything wrong.
+    /// Returns an engine with one pool of one worker that can do everything wrong.
     fn engine(&self) -> Builder {
         let mut config = Config::default();
         if let Some(grace) = self.millis("term") {
@@ -85,7 +85,7 @@ impl EmbedderOptions {
 
 /// A worker with commands that go wrong in every way.
 const HOSTILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../snakepit/tests/workers/hostile.py");
-/// A worker that is never ready.
+/// A worker that never becomes ready.
 const SLOW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin/embedder/slow.py");
 
 /// A worker that only KILL ends.
@@ -94,7 +94,7 @@ const DEAF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin/embedder/deaf.p
 /// Writes a line in one piece, even if other processes write too.
 fn tell(line: &str) {
     let line = format!("{line}\n");
-    // A test that has stopped listening is about to kill us.
+    // A test that has stopped listening is about to kill this process.
     let _ = rustix::io::write(rustix::stdio::stdout(), line.as_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! Scripts: one, some at the same time, and one inside a host with an engine of its own.
+//! Scripts: one alone, several at the same time, and one inside a host that has an engine.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::{EmbedderOptions, hang, logs, tell};
 
-/// Why a function fails.
+/// The reason why a function fails.
 pub(crate) struct ScriptFailure(String);
 
 impl fmt::Display for ScriptFailure {
@@ -27,7 +27,7 @@ impl From<CallError> for ScriptFailure {
     }
 }
 
-/// One script, as the options describe it.
+/// Runs one script, as the options describe it.
 pub(crate) fn one(options: &EmbedderOptions) -> ExitCode {
     logs::set(options.get("log"));
     hook(options);
@@ -143,14 +143,14 @@ async fn function(options: &EmbedderOptions, pit: Snakepit) -> Result<(), Script
     Ok(())
 }
 
-/// Until a call is with a worker.
+/// Waits until a worker has a call.
 pub(crate) async fn under_way(pit: &Snakepit) {
     while pit.pools()[0].in_flight() == 0 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Two scripts in one process.
+/// Runs two scripts in one process.
 pub(crate) fn many(options: &EmbedderOptions) -> ExitCode {
     let runtime = options.runtime();
     match options.get("how") {
@@ -172,7 +172,7 @@ pub(crate) fn many(options: &EmbedderOptions) -> ExitCode {
             report(&first);
             report(&second);
         }),
-        // Both begin at the same time, so the second is embedded, and knows it only later.
+        // Both begin at the same time. The second is therefore embedded, but learns that only later.
         "together" => runtime.block_on(async {
             static READY: OnceLock<()> = OnceLock::new();
             let first = snakepit::script(options.engine()).run(async |pit| {
@@ -194,7 +194,7 @@ pub(crate) fn many(options: &EmbedderOptions) -> ExitCode {
             report(&first);
             report(&second);
         }),
-        // Nobody waits for the first one any longer.
+        // The future of the first script is dropped.
         "deserted" => runtime.block_on(async {
             let first = snakepit::script(options.engine()).run(async |pit| {
                 let pid: u32 = pit.call("pid", args! {}).await?;
@@ -224,7 +224,7 @@ async fn waiting(pit: Snakepit) -> Result<(), ScriptFailure> {
     std::future::pending().await
 }
 
-/// A script with pools of its own inside a host that has an engine.
+/// Runs a script with its own pools inside a host that has an engine.
 pub(crate) fn with_own_pools(options: &EmbedderOptions) -> ExitCode {
     let runtime = options.runtime();
     runtime.block_on(async {
@@ -248,7 +248,7 @@ pub(crate) fn with_own_pools(options: &EmbedderOptions) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// How many runs there are in the state directory.
+/// Returns the number of runs in the state directory.
 fn runs() -> usize {
     let dir = std::env::var_os("SNAKEPIT_STATE_DIR").expect("a state directory");
     std::fs::read_dir(std::path::Path::new(&dir).join("runs")).map_or(0, Iterator::count)

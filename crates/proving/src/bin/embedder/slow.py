@@ -1,4 +1,4 @@
-"""A worker that is never ready: it ends only by a signal."""
+"""A worker that never becomes ready: only a signal ends it."""
 
 import signal
 

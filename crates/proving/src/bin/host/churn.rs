@@ -1,4 +1,4 @@
-//! Very many short-lived workers, one after another, which make small leaks visible.
+//! Runs many short-lived workers one after another, which makes small leaks visible.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use snakepit_proving::{Deadline, census};
 use crate::orders::OrderRefusal;
 use crate::spawn;
 
-/// Lives before the first count, so that what is allocated once is there.
+/// The number of workers before the first count, to exclude what is allocated only once.
 const WARM_UP: usize = 20;
 
 pub(crate) fn run(run: &Run, count: usize, threads: usize) -> Result<String, OrderRefusal> {
@@ -43,8 +43,8 @@ impl ProcessCounts {
             children: census::children(keeper).len(),
             zombies: zombies(me) + zombies(keeper),
         };
-        // The last worker's end reaches us a moment before the keeper has let go of what it held for it, and
-        // it may be making a shim for the next one: what counts is what stays.
+        // The host learns of the last worker's end a moment before the keeper has released the worker's resources. The
+        // keeper may also be making a shim for the next worker. Only stable counts matter.
         let mut last = look();
         recheck(Deadline::patient(), "a keeper at rest", || {
             let_pass(Duration::from_millis(50));

@@ -1,5 +1,5 @@
 //! A host as a user would write it, for the tests to break: it opens a run, spawns workers, and exits in every possible
-//! way. `host HOSTILE TAG`, then orders in lines on standard input (see `orders`).
+//! way. Usage: `host HOSTILE TAG`, then orders in lines on standard input (see `orders`).
 
 mod churn;
 mod exits;
@@ -19,7 +19,7 @@ fn main() {
     serve(HostState::new(HostileProgram { hostile, tag }));
 }
 
-/// Carries out orders until one ends the host, or the input ends.
+/// Carries out orders until one ends the host or the input ends.
 fn serve(mut orders: HostState) {
     loop {
         let mut line = String::new();
@@ -30,7 +30,7 @@ fn serve(mut orders: HostState) {
         let OrderAnswer { line, next } = orders.obey(line.trim_end());
         if let Some(line) = line {
             let mut out = std::io::stdout().lock();
-            // A test that has stopped listening is about to kill us.
+            // A test that has stopped listening is about to kill this process.
             let _ = writeln!(out, "{line}").and_then(|()| out.flush());
         }
         match next {

@@ -1,4 +1,4 @@
-//! The orders that the host takes, one line each.
+//! The orders that the host accepts, one per line.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,22 @@ use crate::{churn, exits, race, spawn, storm};
 /// What to do after an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterOrder {
-    /// Take the next one.
+    /// Read the next order.
     Obey,
     /// Return from `main`, which drops the run.
     Return,
-    /// Let the main thread end and go on in another.
+    /// End the main thread and continue in another one.
     MoveToAThread,
 }
 
-/// An answer, and what comes after it.
+/// The answer to an order, and what to do next.
 #[derive(Debug)]
 pub(crate) struct OrderAnswer {
     pub(crate) line: Option<String>,
     pub(crate) next: AfterOrder,
 }
 
-/// Why an order was not carried out.
+/// The reason why an order was not carried out.
 #[derive(Debug)]
 pub(crate) struct OrderRefusal {
     status: u8,
@@ -57,12 +57,12 @@ impl From<OpenError> for OrderRefusal {
 
 type OrderResult = Result<String, OrderRefusal>;
 
-/// The host's state: a run, and what it knows of it.
+/// The state of the host: a run and what the host knows of it.
 #[derive(Debug)]
 pub(crate) struct HostState {
     hostile_program: HostileProgram,
     run: Option<Run>,
-    /// Further runs, without workers.
+    /// Further runs without workers.
     others: Vec<Run>,
     events: Option<CustodyEvents>,
     workers: HashMap<String, WorkerProcess>,
@@ -254,7 +254,7 @@ struct RunSettings {
 
 impl RunSettings {
     fn parse(words: &[&str]) -> Self {
-        // Nothing but the tests' own starts may reap.
+        // Only the starts that the tests make may reap.
         let mut config = Config { reap_interval: Duration::ZERO, ..Config::default() };
         let mut in_a_thread = false;
         for (key, value) in words.iter().map(|word| word.split_once('=').expect("key=value")) {
@@ -342,7 +342,7 @@ fn list(state: &Path) -> OrderResult {
     Ok(format!("runs={}", listed.join(",")))
 }
 
-/// An error with everything that led to it.
+/// Formats an error with the chain of its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Races a stop against a worker's own exit: whichever wins, there is one status.
+//! Races a stop against the worker's own exit. Whichever wins, there is one status.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use snakepit_proving::random;
 use crate::orders::OrderRefusal;
 use crate::spawn::{self, HostileProgram};
 
-/// How far apart the two may be.
+/// The maximum time between the two.
 const SPREAD_MICROS: u64 = 1500;
 
 pub(crate) fn run(
@@ -26,7 +26,7 @@ pub(crate) fn run(
         let pause = Duration::from_micros(random::below(SPREAD_MICROS));
         let (early, late, report) = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| worker.wait());
-            // The race is the point: nothing is awaited here.
+            // The pause positions the race. It does not wait for an event.
             let_pass(pause);
             let report = worker.stop(Duration::from_secs(3));
             (waiting.join().expect("the waiting thread"), worker.wait(), report)

@@ -22,12 +22,12 @@ pub(crate) struct HostileProgram {
     pub(crate) tag: String,
 }
 
-/// A command without the host's own pipes: the test listens to those.
+/// Returns a command without the host's pipes, because the test reads from those.
 pub(crate) fn quiet(program: &str) -> Command {
     Command::new(program).stdin(Stdio::Null).stdout(Stdio::Null)
 }
 
-/// A worker of a hostile kind, and the end on which it tells.
+/// Returns a worker of a hostile kind, and the end of the pipe on which it reports.
 pub(crate) fn hostile(hostile_program: &HostileProgram, kind: &[&str]) -> (Command, OwnedFd) {
     let (hear, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
     let (kind, args) = kind.split_first().expect("a kind");
@@ -36,7 +36,7 @@ pub(crate) fn hostile(hostile_program: &HostileProgram, kind: &[&str]) -> (Comma
     (command.fd(tell, READY), hear)
 }
 
-/// Spawns them one after the other, then waits until all are ready.
+/// Spawns workers one after another, then waits until all are ready.
 pub(crate) fn ready_workers(
     run: &Run,
     hostile_program: &HostileProgram,
@@ -54,7 +54,8 @@ pub(crate) fn ready_workers(
     Ok(spawned.into_iter().map(|(worker, _)| worker).collect())
 }
 
-/// Until the stream ends, which is when every process of the worker is set up; nobody at all is a failure.
+/// Waits for the end of the stream, which comes when every process of the worker is set up. Fails if no process has
+/// reported.
 pub(crate) fn await_ready(hear: &OwnedFd) -> Result<(), String> {
     let deadline = Deadline::after(PATIENCE);
     let mut heard = 0;
@@ -71,7 +72,7 @@ pub(crate) fn await_ready(hear: &OwnedFd) -> Result<(), String> {
     }
 }
 
-/// Hands one descriptor over, at one number.
+/// Spawns a worker that gets one descriptor at this number.
 pub(crate) fn with_descriptor_at(
     run: &Run,
     hostile_program: &HostileProgram,
@@ -85,7 +86,7 @@ pub(crate) fn with_descriptor_at(
     Ok(worker)
 }
 
-/// Hands a copy of every descriptor of this process to the worker, its ways to the keeper included.
+/// Spawns a worker that gets a copy of every descriptor of this process, including those of the keeper.
 pub(crate) fn with_every_descriptor(
     run: &Run,
     hostile_program: &HostileProgram,
@@ -98,11 +99,11 @@ pub(crate) fn with_every_descriptor(
     for entry in fs::read_dir("/proc/self/fd").expect("/proc/self/fd") {
         let name = entry.expect("a descriptor").file_name();
         let number: RawFd = name.to_str().and_then(|text| text.parse().ok()).expect("a number");
-        // All but the pipe on which it tells that it is ready: its end is what we wait for.
+        // Leaves out the pipe on which the worker reports that it is ready, because this function waits for its end.
         if link(number) == telling {
             continue;
         }
-        // SAFETY: borrowed only to be copied; one that closed meanwhile gives an error.
+        // SAFETY: the descriptor is borrowed only to be copied. If it was closed meanwhile, the copy fails.
         let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
         let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(borrowed, 10) else { continue };
         if handed < MAX_HANDED_FDS - 1 {

@@ -1,10 +1,10 @@
-//! Threads that spawn without pause, for a test to kill a process in the middle.
+//! Threads that spawn without pause, for a test that kills a process meanwhile.
 
 use snakepit_custody::Run;
 
 use crate::spawn::{self, HostileProgram};
 
-/// How many workers one thread starts at the most.
+/// The maximum number of workers that one thread starts.
 const PER_THREAD: usize = 64;
 
 pub(crate) fn start(run: &Run, hostile_program: &HostileProgram, threads: usize, state: &str, log: &str) {
@@ -14,7 +14,7 @@ pub(crate) fn start(run: &Run, hostile_program: &HostileProgram, threads: usize,
         std::thread::spawn(move || {
             for _ in 0..PER_THREAD {
                 let (command, _hear) = spawn::hostile(&hostile_program, &["storm", &state, &log]);
-                // Refused when the keeper is the one that was killed.
+                // The spawn is refused if the test has killed the keeper.
                 let _ = run.spawn(command);
             }
         });

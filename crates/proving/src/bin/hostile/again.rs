@@ -1,4 +1,4 @@
-//! Executes this program again with an empty environment; the tag travels as a descriptor.
+//! Executes this program again with an empty environment. The tag is passed as a descriptor.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use snakepit_proving::tag::TagMapping;
 
 use crate::process::{self, ReadyDescriptor};
 
-/// Replaces this process by a fresh image without environment, which then goes on as `kind`.
+/// Replaces this process by a fresh image without an environment, which continues as `kind`.
 pub(crate) fn depart(worn: &TagMapping, ready: &ReadyDescriptor, kind: &str) -> ! {
     for fd in [Some(worn.fd()), ready.fd()].into_iter().flatten() {
         // SAFETY: both descriptors are open until the exec.
@@ -25,7 +25,7 @@ pub(crate) fn depart(worn: &TagMapping, ready: &ReadyDescriptor, kind: &str) -> 
     panic!("exec: {error}");
 }
 
-/// The fresh image: the tag on again, every descriptor closed, nothing left that names the run.
+/// Continues in the fresh image: maps the tag again and closes every descriptor. Nothing then names the run.
 pub(crate) fn arrive(tag: &str, ready: &str, kind: &str) {
     let fd: RawFd = tag.parse().expect("the tag's descriptor");
     let _worn = TagMapping::put_on_again(fd).expect("put the tag on again");

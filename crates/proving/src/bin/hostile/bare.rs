@@ -1,4 +1,5 @@
-//! A child in the worker's own group without environment and descriptors: the group alone says whose it is.
+//! Leaves a child in the worker's group, without environment and descriptors. Only the group shows which worker it
+//! belongs to.
 
 use snakepit_proving::tag::TagMapping;
 

@@ -1,5 +1,5 @@
-//! A fork bomb with a bound: every process forks, and so do its children, to a depth that makes 255. `bomb leave` exits
-//! with 5 while they live.
+//! A bounded fork bomb: every process forks, and so do its children, until there are 255. `bomb leave` exits with 5
+//! while they live.
 
 use snakepit_proving::tag::TagMapping;
 
@@ -17,8 +17,8 @@ pub(crate) fn run(worn: &TagMapping, ready: &ReadyDescriptor, args: &[&str]) {
         ReadyDescriptor::inherited(ready.fd()).tell();
         ReadyDescriptor::inherited(fds[1]).leave();
         let mut told = [0_u8; 256];
-        // Each of them tells once, and the pipe ends with the last.
-        // SAFETY: as many bytes as the buffer has, from our own pipe.
+        // Each process reports once, and the pipe ends with the last one.
+        // SAFETY: reads at most as many bytes as the buffer has, from our own pipe.
         while unsafe { libc::read(at_rest[0], told.as_mut_ptr().cast(), told.len()) } > 0 {}
         std::process::exit(5);
     }
@@ -29,7 +29,7 @@ fn fork_twice(worn: &TagMapping, fds: [Option<i32>; 2], depth: u32) {
     if depth > 0 {
         for _ in 0..2 {
             process::try_fork(|| {
-                // Every other generation leaves the group too.
+                // Every other generation also leaves the group.
                 if depth.is_multiple_of(2) {
                     process::setsid();
                 }

@@ -1,5 +1,5 @@
-//! Sixteen chains, each a process that forks, leaves its session and dies, as fast as the machine can.
-//! A killer that lists processes first is always late.
+//! Sixteen chains: each is a process that forks, leaves its session and dies, as fast as the machine can. A killer that
+//! lists processes first is always too late.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const LIFETIME: Duration = Duration::from_mins(1);
 const SLOW: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
-    // SAFETY: with SIGCHLD ignored the kernel reaps our children; no handler is installed.
+    // SAFETY: with SIGCHLD ignored, the kernel reaps our children. No handler is installed.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     let end = Instant::now() + LIFETIME;
     let fd = ready.fd();
@@ -27,10 +27,10 @@ pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     process::rest(worn);
 }
 
-/// One link after the other; each child is the next link, each parent ends at once.
+/// Runs the links of a chain: each child is the next link, and each parent ends at once.
 ///
-/// A chain that has escaped to the machine's init goes slowly from then on: some inits reap slowly,
-/// and a process table full of dead links would harm the whole machine.
+/// A chain that has escaped to the machine's init slows down from then on. Some inits reap slowly, and a process table
+/// full of dead links would harm the whole machine.
 fn run_chain(worn: &TagMapping, end: Instant) {
     let mut escaped = false;
     while !worn.halted() && Instant::now() < end {
@@ -42,7 +42,7 @@ fn run_chain(worn: &TagMapping, end: Instant) {
         match unsafe { libc::fork() } {
             // SAFETY: as above.
             0 => _ = unsafe { libc::setsid() },
-            // At the limit of processes: the link itself goes on.
+            // At the limit of processes, the link itself goes on.
             -1 => {}
             // SAFETY: as above.
             _ => unsafe { libc::_exit(0) },

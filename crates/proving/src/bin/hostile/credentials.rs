@@ -7,7 +7,7 @@ use crate::process::{self, ReadyDescriptor};
 const NOBODY: u32 = 65534;
 
 pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
-    // SAFETY: system calls on numbers; the list of groups is empty.
+    // SAFETY: system calls on numbers. The list of groups is empty.
     let changed = unsafe {
         libc::setgroups(0, std::ptr::null()) == 0 && libc::setgid(NOBODY) == 0 && libc::setuid(NOBODY) == 0
     };

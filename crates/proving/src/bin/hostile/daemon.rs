@@ -1,4 +1,4 @@
-//! Double fork and setsid, the textbook escape; the worker itself stays.
+//! Starts daemons by a double fork and setsid, the textbook escape. The worker itself stays.
 
 use snakepit_proving::tag::TagMapping;
 

@@ -1,4 +1,4 @@
-//! Writes down which descriptors it was born with: `descriptors FILE`.
+//! Writes the descriptors that it inherited to a file: `descriptors FILE`.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
     for entry in entries.map(|entry| entry.expect("a descriptor").path()) {
         let number = entry.file_name().expect("a number").to_string_lossy().into_owned();
         let link = fs::read_link(&entry).unwrap_or_default();
-        // The tag and the directory being read are our own doing.
+        // This process itself opened the tag and the directory that it reads.
         let own = number == worn.fd().to_string() || link.ends_with("fd");
         if !own {
             links.push(format!("{number} {}", link.display()));

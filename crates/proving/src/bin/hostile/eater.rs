@@ -1,4 +1,4 @@
-//! Allocates until the cgroup's limit; a bound keeps it from the machine's.
+//! Allocates until the cgroup's limit. A bound protects the machine's memory.
 
 use snakepit_proving::tag::TagMapping;
 
@@ -8,7 +8,7 @@ const BOUND_MIB: usize = 1024;
 
 pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     ready.tell();
-    // A moment for the host to note that we are ready comes from the pages themselves: they take longer.
+    // Touching the pages takes longer than the host needs to notice that the worker is ready.
     let mut eaten = Vec::new();
     for round in 0..BOUND_MIB {
         eaten.push(vec![round as u8 | 1; 1 << 20]);

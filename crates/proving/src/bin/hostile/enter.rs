@@ -1,5 +1,5 @@
-//! A PID namespace of the worker's own, and a process that enters it from outside and is left there: its parent is in one
-//! namespace and its reaper in another.
+//! Creates a PID namespace and a process that enters it from outside and is left there. Its parent is in one namespace,
+//! and its reaper in another.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     let fd = ready.fd();
     let (here, there) = std::io::pipe().expect("a pipe");
     process::fork(move || {
-        // SAFETY: a plain system call on numbers; this process has one thread.
+        // SAFETY: a plain system call on numbers. This process has one thread.
         check(unsafe { libc::unshare(NAMESPACES) });
         let init = process::fork(|| {
             ReadyDescriptor::inherited(fd).tell();

@@ -1,4 +1,4 @@
-//! Ends by itself: `exit CODE MICROSECONDS`.
+//! Exits after a delay: `exit CODE MICROSECONDS`.
 
 use std::time::Duration;
 

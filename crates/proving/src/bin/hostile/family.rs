@@ -1,4 +1,4 @@
-//! A child in the worker's group, and a daemon that left it.
+//! Starts a child in the worker's group and a daemon that leaves it.
 
 use snakepit_proving::tag::TagMapping;
 

@@ -1,4 +1,4 @@
-//! A worker that undoes what ties it to its parent's death but keeps the marker.
+//! A worker that removes its parent-death signal but keeps the marker.
 
 use snakepit_proving::tag::TagMapping;
 

@@ -1,4 +1,4 @@
-//! Starts children, in its group and outside, and exits with 5 while they live.
+//! Starts children inside and outside its group, and exits with 5 while they live.
 
 use snakepit_proving::tag::TagMapping;
 
@@ -15,11 +15,11 @@ pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
                 process::setsid();
             }
             ReadyDescriptor::inherited(fd).tell();
-            // SAFETY: one byte from a valid buffer to our own pipe.
+            // SAFETY: writes one byte from a valid buffer to our own pipe.
             unsafe { libc::write(told[1], heard.as_ptr().cast(), 1) };
             process::rest(worn);
         });
-        // SAFETY: one byte into a valid buffer from our own pipe.
+        // SAFETY: reads one byte into a valid buffer from our own pipe.
         unsafe { libc::read(told[0], heard.as_mut_ptr().cast(), 1) };
     }
     ready.tell();

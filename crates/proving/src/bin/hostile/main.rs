@@ -1,8 +1,8 @@
-//! Hostile workers: one program, with one hostile behaviour per module.
+//! Hostile workers: one program with one hostile behaviour per module.
 //!
-//! `hostile KIND TAG READY [ARGS…]` puts the tag on, makes its trouble, and says that it is ready: every
-//! process that it starts inherits the descriptor READY, writes a byte to it once it is set up, and closes
-//! it, so that the end of the stream means that all of them are there.
+//! `hostile KIND TAG READY [ARGS…]` maps the tag, misbehaves, and reports that it is ready. Every process that it
+//! starts inherits the descriptor READY, writes a byte to it once it is set up, and closes it. The end of the stream
+//! means that all processes are set up.
 
 mod again;
 mod bare;

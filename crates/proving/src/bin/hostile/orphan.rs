@@ -1,5 +1,5 @@
-//! A worker that undoes what ties it to its parent's death and sheds the marker: once keeper and shims are
-//! dead, only its record in the ledger finds it.
+//! A worker that removes its parent-death signal and sheds the marker. Once keeper and shims are dead, only its record
+//! in the ledger identifies it.
 
 use snakepit_proving::tag::TagMapping;
 

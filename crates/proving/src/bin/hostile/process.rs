@@ -7,7 +7,7 @@ use std::time::Duration;
 use snakepit_proving::deadline::let_pass;
 use snakepit_proving::tag::TagMapping;
 
-/// No hostile process lives longer, whatever custody and the test do.
+/// The maximum lifetime of a hostile process, whatever custody and the test do.
 const LIFETIME: Duration = Duration::from_mins(5);
 
 /// The descriptor that reports readiness.
@@ -19,22 +19,22 @@ impl ReadyDescriptor {
         Self(text.parse().ok())
     }
 
-    /// The same descriptor in a forked child.
+    /// Returns the same descriptor for a forked child.
     pub(crate) fn inherited(fd: Option<RawFd>) -> Self {
         Self(fd)
     }
 
-    /// One byte for this process, and the descriptor closed.
+    /// Writes one byte for this process and closes the descriptor.
     pub(crate) fn tell(self) {
         if let Some(fd) = self.0 {
-            // SAFETY: the number was handed to this process for this purpose and is used nowhere else.
+            // SAFETY: the number was passed to this process for this purpose and is used nowhere else.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-            // Nobody listens if the host died first, which is what many tests are about.
+            // If the host died first, as in many tests, there is no reader.
             let _ = rustix::io::write(&fd, b"r");
         }
     }
 
-    /// Closed without a byte, in a process that speaks for nobody.
+    /// Closes the descriptor without a byte, in a process that reports nothing.
     pub(crate) fn leave(self) {
         if let Some(fd) = self.0 {
             // SAFETY: as in `tell`.
@@ -47,9 +47,9 @@ impl ReadyDescriptor {
     }
 }
 
-/// Forks and runs `child` in the new process, which then exits with 0. The number of the child.
+/// Forks and runs `child` in the new process, which then exits with 0. Returns the pid of the child.
 pub(crate) fn fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: hostile programs have one thread, so the child may go on as any process may.
+    // SAFETY: hostile programs have one thread, so the child may continue like any process.
     match unsafe { libc::fork() } {
         0 => {
             child();

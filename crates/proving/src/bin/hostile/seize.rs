@@ -1,5 +1,5 @@
-//! A daemon that seizes its shim (in a namespace: PID 1) with ptrace and never lets it go on, and a child in the worker's
-//! group. `seize stay` or `seize leave`: the worker's main process stays, or exits with 5.
+//! Starts a daemon that seizes its shim (in a namespace: PID 1) with ptrace and never lets it continue, and a child in
+//! the worker's group. With `seize stay` the worker's main process stays. With `seize leave` it exits with 5.
 
 use snakepit_proving::tag::TagMapping;
 
@@ -15,7 +15,7 @@ pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
         process::setsid();
         seize(shim);
         ReadyDescriptor::inherited(fd).tell();
-        // SAFETY: one byte from a valid buffer to our own pipe.
+        // SAFETY: writes one byte from a valid buffer to our own pipe.
         unsafe { libc::write(told[1], heard.as_ptr().cast(), 1) };
         process::rest(worn);
     });
@@ -23,7 +23,7 @@ pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
         ReadyDescriptor::inherited(fd).tell();
         process::rest(worn);
     });
-    // SAFETY: one byte into a valid buffer from our own pipe.
+    // SAFETY: reads one byte into a valid buffer from our own pipe.
     unsafe { libc::read(told[0], heard.as_mut_ptr().cast(), 1) };
     ready.tell();
     match args {
@@ -35,7 +35,7 @@ pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
 
 fn seize(pid: i32) {
     let null = std::ptr::null_mut::<libc::c_void>();
-    // SAFETY: these requests take numbers; no memory of ours is involved.
+    // SAFETY: these requests take numbers and touch none of our memory.
     let seized = unsafe {
         libc::ptrace(libc::PTRACE_SEIZE, pid, null, null) == 0
             && libc::ptrace(libc::PTRACE_INTERRUPT, pid, null, null) == 0

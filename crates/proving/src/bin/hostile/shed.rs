@@ -1,5 +1,5 @@
-//! Double fork and setsid, then every descriptor closed and the environment empty: nothing is left by
-//! which the run could be recognised.
+//! Starts a process by a double fork and setsid, closes its descriptors and empties its environment. Nothing is left
+//! that identifies the run.
 
 use snakepit_proving::tag::TagMapping;
 

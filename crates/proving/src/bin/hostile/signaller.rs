@@ -1,5 +1,5 @@
-//! Sends every signal that can be blocked to its shim and to the shim's parent, then stays. In a namespace it sees only the
-//! shim.
+//! Sends every signal that can be blocked to its shim and to the shim's parent, then stays. In a namespace it sees only
+//! the shim.
 
 use snakepit_proving::CensusEntry;
 use snakepit_proving::tag::TagMapping;
@@ -12,9 +12,9 @@ pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     for pid in [shim, keeper].into_iter().filter(|pid| *pid > 0) {
         for signal in (1..=libc::SIGRTMAX()).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
         {
-            // SAFETY: our own shim and its keeper, which live as long as we do.
+            // SAFETY: they are our own shim and its keeper, which live as long as this process.
             let sent = unsafe { libc::kill(pid, signal) };
-            // The kernel keeps init from what it does not handle, and says nothing.
+            // The kernel silently drops signals that init does not handle.
             assert_eq!(sent, 0, "signal {signal} to {pid}: {}", std::io::Error::last_os_error());
         }
     }

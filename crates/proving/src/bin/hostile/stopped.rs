@@ -1,4 +1,4 @@
-//! Stops itself and its child: TERM stays pending for ever.
+//! Stops itself and its child. TERM then stays pending forever.
 
 use snakepit_proving::tag::TagMapping;
 
@@ -17,6 +17,6 @@ pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
 }
 
 fn stop() {
-    // SAFETY: stops this process; there is no memory involved.
+    // SAFETY: stops this process and involves no memory.
     unsafe { libc::raise(libc::SIGSTOP) };
 }

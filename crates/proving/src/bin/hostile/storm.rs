@@ -1,4 +1,4 @@
-//! A worker that first looks for itself in the ledger. `storm STATE_DIR LOG`.
+//! A worker that first looks for itself in the ledger: `storm STATE_DIR LOG`.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! A daemon that nobody of its own user may look into: its marker is there, but cannot be read.
+//! Starts a daemon whose marker processes of the same user cannot read, because it is not dumpable.
 
 use snakepit_proving::tag::TagMapping;
 

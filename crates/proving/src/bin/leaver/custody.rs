@@ -31,17 +31,17 @@ impl LeaverRuns {
     }
 }
 
-/// A forked copy of the host ends what it takes for its own.
+/// Forks a copy of the host that ends what it believes to be its own.
 fn end_all_in_a_copy() {
-    // SAFETY: a copy may find a lock taken for ever; no other thread of this host holds one of ours now, and the test's
-    // own deadline bounds the wait.
+    // SAFETY: a copy may find a lock that is held forever. No other thread of this host holds one of our locks now, and
+    // the test's own deadline bounds the wait.
     let copy = unsafe { libc::fork() };
     if copy == 0 {
         let ended = end_all(Duration::ZERO).len();
         snakepit::lifecycle::exit_now(ended as i32);
     }
     let mut status = 0;
-    // SAFETY: a child of ours that nobody else waits for.
+    // SAFETY: it is our own child, and only this call waits for it.
     unsafe { libc::waitpid(copy, &raw mut status, 0) };
     tell(&format!("ended {}", libc::WEXITSTATUS(status)));
 }

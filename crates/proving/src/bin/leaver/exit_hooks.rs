@@ -38,7 +38,7 @@ impl ExitHooks {
                     tell("atexit");
                     hang();
                 }
-                // SAFETY: the function lives as long as the program, and unwinds never.
+                // SAFETY: the function lives as long as the program and never unwinds.
                 assert_eq!(unsafe { libc::atexit(never_ends) }, 0);
                 tell("ok");
             }
@@ -73,7 +73,7 @@ fn act(then: &[String]) {
     }
 }
 
-/// Both at the same moment; the one that was first tells so.
+/// Exits in two threads at the same moment. The first one reports itself.
 fn exit_by_two_threads() -> ! {
     on_exit("who", || tell(&format!("left by {}", this_thread())));
     let together = Arc::new(Barrier::new(2));
@@ -88,12 +88,12 @@ fn exit_by_two_threads() -> ! {
     hang()
 }
 
-/// Until nothing fits into the pipe any more, and a little into the buffer of std, which the exit has to flush.
+/// Fills the pipe, and writes a little into the buffer of std, which the exit has to flush.
 fn fill_stdout() {
     let out = rustix::stdio::stdout();
     let flags = fcntl_getfl(out).expect("flags");
     fcntl_setfl(out, flags | OFlags::NONBLOCK).expect("set flags");
-    // By the piece, then by the byte: the last bytes do not take a whole piece.
+    // Writes whole pieces first, then single bytes, because the last bytes do not hold a whole piece.
     for piece in [&[b'.'; 4096][..], b"."] {
         while rustix::io::write(out, piece).is_ok() {}
     }

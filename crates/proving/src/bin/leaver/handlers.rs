@@ -18,7 +18,7 @@ pub(crate) fn obey(words: &[&str]) -> bool {
         ["disposition", signal] => tell(&disposition(number(signal))),
         ["heard"] => tell(&HEARD.load(Ordering::SeqCst).to_string()),
         ["raise", signal] => {
-            // SAFETY: no precondition. Whatever handles it has run in this thread when the call returns.
+            // SAFETY: there is no precondition. A handler has run in this thread when the call returns.
             unsafe { libc::raise(number(signal)) };
             tell("ok");
         }
@@ -33,9 +33,9 @@ extern "C" fn foreign(signal: libc::c_int) {
     HEARD.store(signal, Ordering::SeqCst);
 }
 
-/// A handler of the host's own, with flags and a mask that must come back as they are.
+/// Installs a handler of the host, with flags and a mask that must be restored unchanged.
 fn handle(signal: i32) {
-    // SAFETY: the handler does one atomic store; the rest of the action is a valid mask and known flags.
+    // SAFETY: the handler does one atomic store. The rest of the action is a valid mask and known flags.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = foreign as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -47,7 +47,7 @@ fn handle(signal: i32) {
 }
 
 fn disposition(signal: i32) -> String {
-    // SAFETY: only reads the present action.
+    // SAFETY: only reads the current action.
     let (action, masked) = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         assert_eq!(libc::sigaction(signal, std::ptr::null(), &raw mut action), 0);
@@ -65,12 +65,12 @@ fn disposition(signal: i32) -> String {
     format!("{who}{}{}{masked}", flag(libc::SA_NODEFER, " nodefer"), flag(libc::SA_RESTART, " restart"))
 }
 
-/// As a library does that the host links, and of which this one knows nothing.
+/// Forks like a library that the host links and that snakepit does not know of.
 fn fork() {
     // SAFETY: the copy makes two kinds of system calls and never returns.
     match unsafe { libc::fork() } {
         0 => loop {
-            // SAFETY: as above. A test that fails kills the original, and nobody else knows the copy.
+            // SAFETY: as above. A test that fails kills the original, and no other process knows the copy.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 libc::pause();
@@ -85,7 +85,7 @@ fn fork() {
 
 fn wait_for_the_copy() {
     let mut status = 0;
-    // SAFETY: a child of ours that nobody else waits for.
+    // SAFETY: it is our own child, and only this call waits for it.
     unsafe { libc::waitpid(COPY.load(Ordering::SeqCst), &raw mut status, 0) };
     if libc::WIFSIGNALED(status) {
         tell(&format!("signal {}", libc::WTERMSIG(status)));

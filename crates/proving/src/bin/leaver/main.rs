@@ -1,8 +1,8 @@
-//! A host for tests of signals and exits: it takes orders in lines on standard input, and prints answers and events in lines
-//! on standard output.
+//! A host for tests of signals and exits: it reads orders in lines from standard input, and prints answers and events
+//! in lines on standard output.
 //!
-//! An order that does nothing worth telling is answered by `ok`. What is written goes past the buffer of std, since
-//! that buffer is part of what is tested.
+//! The answer to an order without a result is `ok`. Output does not go through the buffer of std, because that buffer
+//! is part of what is tested.
 
 mod custody;
 mod exit_hooks;
@@ -32,7 +32,7 @@ fn main() {
 /// Writes a line in one piece, even if other processes write too.
 fn tell(line: &str) {
     let line = format!("{line}\n");
-    // A test that has stopped listening is about to kill us.
+    // A test that has stopped listening is about to kill this process.
     let _ = rustix::io::write(rustix::stdio::stdout(), line.as_bytes());
 }
 
@@ -46,7 +46,7 @@ fn number(word: &str) -> i32 {
     word.parse().unwrap_or_else(|_| panic!("not a number: {word:?}"))
 }
 
-/// A signal by its number.
+/// Parses a signal from its number.
 fn signal(word: &str) -> snakepit::lifecycle::Signal {
     snakepit::lifecycle::Signal::new(number(word)).expect("a signal that can be noted")
 }

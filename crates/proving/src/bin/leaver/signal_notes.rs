@@ -1,4 +1,4 @@
-//! Orders about the signals that custody records, without a coordinator.
+//! Orders about the signals that custody records without a coordinator.
 
 use snakepit::custody::SignalNotes;
 
@@ -37,11 +37,11 @@ impl ReceivedSignals {
     }
 }
 
-/// Raises a signal so many times, and tells how often errno was another one afterwards.
+/// Raises a signal `count` times, and prints how often errno was different afterwards.
 fn flood(signal: i32, count: i32) {
     let mut changed = 0;
     for _ in 0..count {
-        // SAFETY: the place of this thread's own errno; the handler runs inside `raise`.
+        // SAFETY: it is the address of this thread's errno. The handler runs inside `raise`.
         unsafe {
             libc::raise(signal);
             *libc::__errno_location() = 77;

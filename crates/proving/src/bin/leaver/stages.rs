@@ -9,7 +9,7 @@ use crate::{hang, signal, tell, this_thread};
 
 #[derive(Default)]
 pub(crate) struct ShutdownStages {
-    /// The one that was installed last, also after its reset.
+    /// The coordinator that was installed last, even after its reset.
     coordinator: Option<Arc<ShutdownCoordinator>>,
     callbacks: BTreeMap<String, CallbackId>,
 }
@@ -85,7 +85,7 @@ impl ShutdownStages {
         tell("ok");
     }
 
-    /// Tells when the stage is reached, from a runtime of its own.
+    /// Prints when the stage is reached, from a separate runtime.
     fn announce(&self, stage: &str) {
         let stage = match stage {
             "draining" => Stage::Draining { signal: None },
@@ -119,7 +119,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
 }
 
-/// The only thread of a runtime, which is the main one, turns round and round.
+/// Keeps the only thread of a runtime busy forever. It is the main thread.
 fn block_the_runtime() -> ! {
     runtime().block_on(async {
         tell("blocked");

@@ -1,5 +1,5 @@
-//! A service that answers until a signal ends it, while it holds messages that it has not started. It prints each message that
-//! it starts.
+//! A service that answers until a signal ends it, while it holds messages that it has not started. It prints each
+//! message that it starts.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use snakepit::loops::{HandlerFailure, LoopGroup, MainLoop, RunOptions};
 use snakepit::mailbox::{Mailbox, SqliteMailbox, TypedMessage};
 use snakepit_proving::mailbox_faults::traced_mailbox::tell;
 
-/// How long a message takes: others wait in hand meanwhile.
+/// The time that a message takes. Meanwhile other messages wait in the service.
 const TAKES: Duration = Duration::from_millis(2);
 
 pub(super) async fn run(file: &str) -> ExitCode {
@@ -22,7 +22,7 @@ pub(super) async fn run(file: &str) -> ExitCode {
         Ok::<_, HandlerFailure>(request.value)
     });
     let group = LoopGroup::new("service").with(Arc::new(main.concurrency(2).prefetch(8)));
-    // Whoever hears that it serves may end it.
+    // The signal may come as soon as the test has read this line.
     ShutdownCoordinator::install().expect("signals can be answered");
     tell("serving");
     let end = group.run(RunOptions::new()).await.unwrap_or_else(|error| panic!("{error}"));

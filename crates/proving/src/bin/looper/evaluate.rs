@@ -1,4 +1,4 @@
-//! An evaluation that resumes from its checkpoint, and prints its report at the end.
+//! An evaluation that resumes from its checkpoint and prints its report at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use super::at_once;
 
 const SAMPLES: i64 = 10;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a killed process held is soon back.
+/// Short, so that messages that a killed process held return soon.
 const LEASE: Duration = Duration::from_millis(300);
 
 fn evaluator() -> Evaluator {
     Evaluator::parse(r#"{"any_of": ["exact", "judge:grade"]}"#).expect("an evaluator")
 }
 
-/// Right answers and wrong ones, an exception, and the death of a worker.
+/// Returns a plan with right answers, wrong answers, an exception, and the death of a worker.
 fn plan() -> EvalPlan {
     let sample = |n: i64| {
         let input = match n {
@@ -53,7 +53,7 @@ fn tell_report(report: &EvalReport) {
     tell(&report.to_string());
 }
 
-/// Asks a pool.
+/// Evaluates by asking a pool.
 pub(super) async fn directly(checkpoint: &str, worker: &str) {
     let mut journal = journal(checkpoint);
     let pit = pit(worker).await;
@@ -63,7 +63,7 @@ pub(super) async fn directly(checkpoint: &str, worker: &str) {
     pit.stop().await;
 }
 
-/// Sends letters to a loop, which asks a pool and replies.
+/// Evaluates by sending messages to a loop, which asks a pool and replies.
 pub(super) async fn by_letters(file: &str, checkpoint: &str, worker: &str) {
     let open = |queue: &str| -> Arc<dyn Mailbox> {
         Arc::new(SqliteMailbox::open_named(file, queue).unwrap_or_else(|error| panic!("{error}")))

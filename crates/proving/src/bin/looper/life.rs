@@ -15,13 +15,14 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::at_once;
 
-/// Short, so that what a killed process held is soon back; long enough for a busy machine to extend it in time, mostly.
+/// Short, so that messages that a killed process held return soon. Long enough that a busy machine usually extends it
+/// in time.
 const LEASE: Duration = Duration::from_millis(150);
-/// How long a life lasts that no fault ends.
+/// The duration of a life that no fault ends.
 const LIFE: Duration = Duration::from_secs(2);
-/// How many messages a life handles before it is told to end.
+/// The number of messages that a life handles before it is asked to end.
 const ENOUGH: usize = 9;
-/// How long nothing that is left may take.
+/// The time limit for handling the rest.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The messages that one life sends, with or without a request for a reply.
@@ -41,7 +42,7 @@ fn policy() -> DeadLetterPolicy {
     let mut backoff = Backoff::default();
     backoff.first = Duration::from_millis(5);
     backoff.longest = Duration::from_millis(40);
-    // A worker's exceptions go by their types.
+    // The exceptions of a worker are matched by their types.
     DeadLetterPolicy::new().backoff(backoff).include("Hopeless").include("LookupError")
 }
 
@@ -57,9 +58,9 @@ async fn handle(request: TypedMessage<Map<String, Value>>) -> Result<Value, Hand
     match request.value["kind"].as_str().unwrap_or_default() {
         "fail" => return Err(HandlerFailure::new("Odd", "it failed")),
         "hopeless" => return Err(HandlerFailure::new("Hopeless", "it is hopeless")),
-        // Without a word on standard error.
+        // Panics without printing to standard error.
         "panic" => std::panic::resume_unwind(Box::new("on purpose")),
-        // Longer than its lease.
+        // Takes longer than the lease.
         "slow" => sleep(LEASE * 3 / 2).await,
         "kill" => end(),
         _ => {}
@@ -69,13 +70,13 @@ async fn handle(request: TypedMessage<Map<String, Value>>) -> Result<Value, Hand
     Ok(request.value["number"].clone())
 }
 
-/// As a handler does that needs more memory than there is.
+/// Kills this process, as the kernel does if a handler needs more memory than there is.
 fn end() {
-    // SAFETY: a signal to this process, which has nothing to lose.
+    // SAFETY: sends a signal to this process, which has nothing to lose.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
-/// A loop, and what has to live as long as it.
+/// A loop, and what must live as long as the loop.
 struct LoopHost {
     scope: LoopScope<dyn Runnable>,
     pit: Option<Snakepit>,
@@ -110,7 +111,7 @@ impl LoopHost {
     }
 }
 
-/// Sends, and handles until it has had enough.
+/// Sends messages, and handles messages until the loop has handled enough.
 pub(super) async fn work(file: &str, seed: u64, worker: Option<&str>) {
     let mailbox = open(file);
     for (at, (kind, asks)) in (0..).zip(SENT) {
@@ -126,13 +127,13 @@ pub(super) async fn work(file: &str, seed: u64, worker: Option<&str>) {
     let control = host.scope.runnable().control().clone();
     let mut random = SeededRandom::new(seed);
     let enough = ENOUGH / 2 + random.below(ENOUGH as u64) as usize;
-    // It is the number that matters, and nobody tells of it.
+    // There is no event for this number, so it is polled.
     let handled = async {
         while (control.handled() as usize) < enough {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    // If there is not so much to do, that is enough.
+    // There may be fewer messages than that.
     let _ = timeout(LIFE, handled).await;
     if random.below(2) == 0 {
         host.scope.runnable().stop_now();
@@ -142,7 +143,7 @@ pub(super) async fn work(file: &str, seed: u64, worker: Option<&str>) {
     host.end().await;
 }
 
-/// Handles until nothing is left.
+/// Handles messages until none are left.
 pub(super) async fn rest(file: &str, worker: Option<&str>) {
     let mailbox = open(file);
     let host = LoopHost::start(&mailbox, worker, 10).await;

@@ -1,10 +1,14 @@
-//! A host with loops, for a test to kill: it prints what it does to its mailbox line by line, so that the test knows what was
-//! under way.
+//! A host with loops, for a test to kill: it prints each operation on its mailbox in a line, so that the test knows
+//! what was under way.
 //!
-//! `looper work FILE SEED` (sends, and handles until it has had enough), `looper rest FILE` (handles until nothing is left), the
-//! same with `pool WORKER` behind it (a command of a pool of Python workers handles), `looper eval CHECKPOINT WORKER` and
-//! `looper letters FILE CHECKPOINT WORKER` (an evaluation, directly and through mailboxes), `looper serve FILE` (a service that
-//! signals end), `looper answer FILE` (another one, which is led by nobody), `looper contend` (its main thread takes the locks of a shutdown all the time).
+//! - `looper work FILE SEED` sends messages and handles messages until it has handled enough.
+//! - `looper rest FILE` handles messages until none are left.
+//! - Both of them with `pool WORKER` behind it: a command of a pool of Python workers handles the messages.
+//! - `looper eval CHECKPOINT WORKER` runs an evaluation directly.
+//! - `looper letters FILE CHECKPOINT WORKER` runs an evaluation through mailboxes.
+//! - `looper serve FILE` runs a service that signals end.
+//! - `looper answer FILE` runs another such service without the steps of a test.
+//! - `looper contend` takes the locks of a shutdown in its main thread all the time.
 
 mod answer;
 mod evaluate;
@@ -45,7 +49,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Workers that die by order are replaced at once.
+/// Returns a policy that immediately restarts workers that die on request.
 fn at_once() -> Restarts {
     let (first, longest) = (Duration::from_millis(1), Duration::from_millis(5));
     Restarts::default().failures(1000).first_pause(first).longest_pause(longest)

@@ -1,5 +1,5 @@
-//! A service that a signal ends. It prints its phase, and lines on its input move it to the next: `go` starts it, `let` lets a
-//! handler finish, and `leave` ends the process.
+//! A service that a signal ends. It prints its phase, and lines on its input move it to the next phase: `go` starts it,
+//! `let` lets a handler finish, and `leave` ends the process.
 
 use std::io::BufRead;
 use std::process::ExitCode;
@@ -42,8 +42,7 @@ async fn pass(gate: &Semaphore) {
     gate.acquire().await.expect("nobody closes it").forget();
 }
 
-/// Without a runtime: signals are delivered to the main thread, and whichever locks that holds, it holds them while a handler
-/// runs.
+/// Contends without a runtime. Signals are delivered to the main thread, which holds these locks while a handler runs.
 pub(super) fn contend() -> ExitCode {
     let coordinator = ShutdownCoordinator::install().expect("signals can be answered");
     tell("starting");
@@ -76,7 +75,7 @@ pub(super) async fn run(file: &str) -> ExitCode {
         async move {
             tell("handling");
             if request.value == "block" {
-                // A handler that hears of nothing, and keeps its thread.
+                // A handler that cannot be cancelled and blocks its thread.
                 loop {
                     std::thread::park();
                 }

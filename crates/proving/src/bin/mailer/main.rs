@@ -1,7 +1,9 @@
-//! A process that uses a mailbox in a file until it has finished, or until a fault ends it.
+//! A process that uses a mailbox in a file until it has finished or a fault ends it.
 //!
-//! `mailer send FILE BODY`, `mailer send-many FILE COUNT`, `mailer receive FILE COUNT` (tells how long each message took), `mailer work FILE SEED COUNT` (does
-//! what chance says, and tells before and after each operation).
+//! - `mailer send FILE BODY` sends a message.
+//! - `mailer send-many FILE COUNT` sends messages.
+//! - `mailer receive FILE COUNT` prints how long each message took.
+//! - `mailer work FILE SEED COUNT` performs random operations, and prints a line before and after each.
 
 mod work;
 
@@ -48,7 +50,7 @@ async fn send_many(file: &str, count: usize) {
     tell("sent");
 }
 
-/// Bodies are the times at which they were sent, in nanoseconds since the boot.
+/// Receives messages whose bodies are the times at which they were sent, in nanoseconds since the boot.
 async fn receive(file: &str, count: usize) {
     let mailbox = mailbox(file);
     tell("ready");

@@ -48,7 +48,7 @@ impl MailboxClient {
     }
 
     async fn send(&mut self, number: u64) {
-        // Some are too large for their row.
+        // Some bodies are too large for their row.
         let padding = if self.random.below(4) == 0 { "x".repeat(3000) } else { String::new() };
         let body = format!("{} {number} {padding}", self.seed);
         ask(number, json!({"op": "send", "body": body}));

@@ -15,25 +15,26 @@ use crate::fault::MatrixFault;
 use crate::leftovers;
 use crate::place::{HostPlace, PlaceSetup};
 
-/// What was seen after a fault.
+/// What was observed after a fault.
 #[derive(Clone, Debug)]
 pub(crate) struct CellObservation {
-    /// Processes that should not be alive.
+    /// The number of processes that should not be alive.
     pub(crate) survivors: usize,
-    /// Processes that the tier does not hold.
+    /// The number of living processes that the tier does not hold.
     pub(crate) left: usize,
     /// What was done to bystanders.
     pub(crate) harm: Vec<String>,
     pub(crate) took: Duration,
     pub(crate) status: String,
-    /// Whether a cgroup stood behind the tier.
+    /// Whether the tier had a cgroup.
     pub(crate) cgroup: bool,
 }
 
 impl CellObservation {
-    /// Counts, right now.
+    /// Counts the processes that are alive now.
     pub(crate) fn of(case: &Case, took: Duration, status: String) -> Self {
-        // Whoever reads a process's maps while it ends holds the tag a little longer; the list does not show such.
+        // A process that reads another one's maps while that one ends holds the tag a little longer. The list does not
+        // show such processes.
         let (survivors, all) = if case.tag().is_free() {
             (0, 0)
         } else {
@@ -55,15 +56,15 @@ impl CellObservation {
 pub(crate) enum CellOutcome {
     /// The run opened.
     Held(CellObservation),
-    /// The run was refused, with this sentence.
+    /// The run was refused with this sentence.
     Refused(String),
-    /// This machine cannot make the place.
+    /// This machine cannot create the place.
     Unproven(String),
-    /// Anything else, with the message of the assertion that noticed it.
+    /// Any other outcome, with the message of the assertion that failed.
     Broken(String),
 }
 
-/// The outcomes of a tier in a place, fault by fault.
+/// The outcomes of a tier in a place, one per fault.
 pub(crate) struct MatrixRow {
     pub(crate) place: HostPlace,
     pub(crate) tier: GridTier,
@@ -71,7 +72,7 @@ pub(crate) struct MatrixRow {
 }
 
 impl MatrixRow {
-    /// The cells that are not as promised, in words.
+    /// Returns the cells that differ from the expectations, in words.
     pub(crate) fn differing(&self) -> Vec<String> {
         let tell = |(fault, outcome): &(MatrixFault, CellOutcome)| {
             let why = expected::differs(self.place, self.tier, *fault, outcome)?;
@@ -101,10 +102,10 @@ impl fmt::Display for CellOutcome {
     }
 }
 
-/// What the last panic said.
+/// The message of the last panic.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// The harness fails by panics. They become cells, and are not printed twice.
+/// Suppresses the output of panics, by which the harness fails. They become cells instead.
 pub(crate) fn catch_quietly() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
@@ -113,7 +114,7 @@ pub(crate) fn catch_quietly() {
     }));
 }
 
-/// Measures one.
+/// Measures one cell.
 pub(crate) fn run(programs: &Programs, place: HostPlace, tier: GridTier, fault: MatrixFault) -> CellOutcome {
     let attempt = || attempt(programs, place, tier, fault);
     catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| {
@@ -149,14 +150,14 @@ fn attempt(programs: &Programs, place: HostPlace, tier: GridTier, fault: MatrixF
         Err(words) => CellOutcome::Refused(words.replace(&case.state().display().to_string(), "STATE")),
     };
     if let CellOutcome::Held(CellObservation { survivors: 1.., .. }) = outcome {
-        // Whatever custody has left is ended without it; what it was is in the cell.
+        // Dropping the case ends the survivors. The cell describes them.
         return outcome;
     }
     case.finish();
     outcome
 }
 
-/// Notes a name by which something of this program is known, for the proof that nothing is left.
+/// Records a name that belongs to this program, for the proof that nothing is left.
 fn note(word: &str) {
     let list = std::env::var_os(leftovers::LIST).expect("the list of names");
     let written = OpenOptions::new().append(true).create(true).open(list);

@@ -1,4 +1,4 @@
-//! `matrix enter PLACE COMMAND…`: becomes a process of a place, and runs the command as that.
+//! `matrix enter PLACE COMMAND…`: becomes a process of a place and runs the command there.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use snakepit_proving::confinement;
 
-/// This program could not do what it is for.
+/// The exit status if this program itself fails.
 const OURS: u8 = 126;
 
 pub(crate) fn run(words: &[String]) -> ExitCode {
@@ -30,21 +30,22 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
     })
 }
 
-/// Where the machine seems to have started long before it did. Only children are in such a namespace, so one is started.
+/// Runs the command in a time namespace in which the machine seems to have started much earlier. Only children are in
+/// such a namespace, so this function starts one.
 fn run_in_time_namespace(command: &mut Command) -> io::Result<ExitCode> {
-    // SAFETY: concerns the children of the calling thread, which is the only one.
+    // SAFETY: this affects the children of the calling thread, which is the only one.
     if unsafe { libc::unshare(libc::CLONE_NEWTIME) } != 0 {
         return Err(io::Error::last_os_error());
     }
     std::fs::write("/proc/self/timens_offsets", "boottime 100000 0")?;
     let die_with_us = || {
-        // SAFETY: integers.
+        // SAFETY: integers only.
         match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     };
-    // SAFETY: one system call.
+    // SAFETY: the function makes one system call.
     let status = unsafe { command.pre_exec(die_with_us) }.status()?;
     let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or_default();
     Ok(ExitCode::from(code as u8))

@@ -1,5 +1,6 @@
-//! What is promised, stated in advance: where a tier is available, and which processes may survive a fault in it. docs/custody.md
-//! and docs/containers.md say the same to users; tests/custody/faults/expected.rs is the longer table for one place.
+//! The expectations, stated in advance: where a tier is available, and which processes may survive a fault in it.
+//! docs/custody.md and docs/containers.md promise the same to users. tests/custody/faults/expected.rs is the longer
+//! table for one place.
 
 use snakepit_proving::{GridCell, GridTier};
 
@@ -7,14 +8,14 @@ use crate::cell::{CellObservation, CellOutcome};
 use crate::fault::MatrixFault;
 use crate::place::HostPlace;
 
-/// What becomes of a tier in a place.
+/// The expected state of a tier in a place.
 #[derive(Clone, Copy)]
 enum ExpectedTier {
-    /// It can be had, and holds.
+    /// The tier is available and holds.
     Holds,
-    /// The same, and a cgroup stands behind it.
+    /// The same, with a cgroup.
     HoldsWithCgroup,
-    /// It is refused, with a sentence that has all of these words.
+    /// The tier is refused, with a sentence that contains all of these words.
     Refused(&'static [&'static str]),
 }
 
@@ -45,11 +46,11 @@ const PLACES: [(HostPlace, [ExpectedTier; 4]); 13] = [
     (HostPlace::ThreadedCgroup,        [YES,       YES,     YES,     YES]),
 ];
 
-/// Who may survive a fault in a tier, in every place where it can be had.
+/// Returns which processes may survive a fault in a tier, in every place where the tier is available.
 pub(crate) fn survivors(fault: MatrixFault, tier: GridTier) -> GridCell {
     match (fault, tier) {
         (_, GridTier::Namespace | GridTier::Auto | GridTier::Shim) => GridCell::ZERO,
-        // Whoever has left the group.
+        // Processes that have left the group may survive.
         (_, GridTier::Group) => GridCell::LEFT,
     }
 }
@@ -59,7 +60,7 @@ fn promise(place: HostPlace, tier: GridTier) -> ExpectedTier {
     row.1[tier.column()]
 }
 
-/// How an outcome differs from what is promised; `None` if it does not.
+/// Returns how an outcome differs from the expectation, or `None` if it does not.
 pub(crate) fn differs(
     place: HostPlace,
     tier: GridTier,

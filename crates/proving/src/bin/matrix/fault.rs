@@ -8,7 +8,7 @@ use snakepit_proving::{AllowedSurvivors, Case, Deadline, GridTier, HostProcess};
 
 use crate::cell::CellObservation;
 
-/// What happens to a run.
+/// A fault that happens to a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MatrixFault {
     KillHost,
@@ -20,10 +20,10 @@ pub(crate) enum MatrixFault {
     Stop,
 }
 
-/// How long custody may take before a survivor is called one: far above what a busy machine needs.
+/// The time after which a living process counts as a survivor, which is far more than a busy machine needs.
 const IN_TIME: Duration = Duration::from_secs(15);
 
-/// How many workers a run has, and how many processes each of them is: itself, a child, and a daemon.
+/// The number of workers in a run, and of processes per worker: the worker, a child, and a daemon.
 const WORKERS: usize = 3;
 const FAMILY: usize = 3;
 
@@ -38,7 +38,7 @@ impl MatrixFault {
         Self::Stop,
     ];
 
-    /// As the command line spells it.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::KillHost => "kill-host",
@@ -51,7 +51,7 @@ impl MatrixFault {
         }
     }
 
-    /// As the table tells it to people.
+    /// Returns the text in the table.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::KillHost => "`kill -9` host",
@@ -64,16 +64,16 @@ impl MatrixFault {
         }
     }
 
-    /// Whether it needs a limit on processes.
+    /// Reports whether the fault needs a limit on processes.
     pub(crate) fn is_bomb(self) -> bool {
         matches!(self, Self::BombKillHost | Self::BombWorkerEnd)
     }
 
-    /// Who works in the run.
+    /// Returns the number and the kind of the workers in the run.
     fn workers(self, tier: GridTier) -> (usize, &'static str) {
         match self {
-            // All of the endless one would leave and breed on: two hundred that fork without pause leave the machine to
-            // nobody else. This one stays at its size, and every other generation stays in the group.
+            // With an endless bomb, all processes would leave the group and keep forking. Two hundred of them would
+            // take the whole machine. This bomb keeps its size, and every other generation stays in the group.
             Self::BombKillHost if tier == GridTier::Group => (1, "bomb"),
             Self::BombWorkerEnd if tier == GridTier::Group => (1, "bomb leave"),
             Self::KillHost | Self::KillKeeper | Self::KillBoth | Self::Stop => (WORKERS, "family"),
@@ -83,7 +83,7 @@ impl MatrixFault {
         }
     }
 
-    /// Lets it happen to an open run. `Err`: a worker was refused, with these words.
+    /// Inflicts the fault on an open run. Returns the words of the refusal if a worker was refused.
     pub(crate) fn strike(self, case: &mut Case, mut host: HostProcess) -> Result<CellObservation, String> {
         let (count, kind) = self.workers(case.tier);
         let told = match host.ask(&format!("spawn {count} {kind}")) {
@@ -138,9 +138,9 @@ impl MatrixFault {
     }
 }
 
-/// The workers die with the keeper. The host gets an event and another keeper, and continues.
+/// Kills the keeper. The workers die with it. The host gets an event and another keeper, and continues.
 fn kill_keeper(case: &mut Case, host: &mut HostProcess) -> (Duration, String) {
-    // The host's own sweep follows the marker, so that those who left a group may end, too.
+    // The host's own sweep follows the marker, so processes that left a group may end, too.
     case.who_left_may_end();
     let began = Instant::now();
     host.keeper_process().end();
@@ -154,7 +154,7 @@ fn kill_keeper(case: &mut Case, host: &mut HostProcess) -> (Duration, String) {
     (took, "host has another keeper".to_owned())
 }
 
-/// Waits until only allowed survivors are left, or the time is over.
+/// Waits until only allowed survivors are left or the time is over.
 fn settle(case: &Case, began: Instant) -> Duration {
     let deadline = Deadline::after(IN_TIME);
     if case.cell.allowed == AllowedSurvivors::Nobody {

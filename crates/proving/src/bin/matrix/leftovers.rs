@@ -1,6 +1,6 @@
 //! Proves that the measurement leaves nothing behind: no process, no control group, no mount, no file.
 //!
-//! Must not trust what the measuring process says: it looks after its end, by the names that stand in a list.
+//! This must not rely on the measuring process. It looks for the names on a list after that process has ended.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Deadline, census, random};
 
-/// The variable that names the file in which the measuring process notes names of its own.
+/// The variable that names the file in which the measuring process records its names.
 pub(crate) const LIST: &str = "SNAKEPIT_MATRIX_NAMES";
 
-/// How long what was killed last may still be readable.
+/// The time for which processes that were killed last may still be readable.
 const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
-/// Lets another process measure, and looks for what it left.
+/// Measures in another process, and looks for what that process left.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let list = std::env::temp_dir().join(format!("matrix-{}", random::word()));
     let before = mounts();
@@ -55,7 +55,7 @@ fn files(names: &[String]) -> Vec<String> {
     paths.filter(|path| path.exists()).map(|path| format!("the file {}", path.display())).collect()
 }
 
-/// What came or went in a table of mounts. All of ours are made in namespaces of their own, and are not in it.
+/// Returns the differences between two tables of mounts. All of our mounts are in separate namespaces and not in it.
 fn changed(before: &[String], after: &[String]) -> Vec<String> {
     let came = after.iter().filter(|it| !before.contains(it)).map(|it| format!("the mount {it}"));
     let went = before.iter().filter(|it| !after.contains(it)).map(|it| format!("the mount is gone: {it}"));
@@ -67,7 +67,7 @@ fn mounts() -> Vec<String> {
     table.lines().map(str::to_owned).collect()
 }
 
-/// The control groups of either version with one of the names.
+/// Returns the control groups of either version with one of the names.
 fn cgroups(names: &[String]) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mounts").expect("the table of mounts");
     let mut found = Vec::new();

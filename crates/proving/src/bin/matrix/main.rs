@@ -1,10 +1,10 @@
 //! The matrix of custody: every tier in every place under every fault, with real processes.
 //!
-//! `matrix` prints a line for each cell and ends with 1 if one differs from what [`expected`] states; `matrix --write` also
-//! writes the table to `docs/custody-matrix.md`. `--place`, `--tier` and `--fault` select, with names and commas between them.
-//! Needs root.
+//! `matrix` prints a line for each cell and ends with 1 if one differs from what [`expected`] states. `matrix --write`
+//! also writes the table to `docs/custody-matrix.md`. `--place`, `--tier` and `--fault` select cells by names that are
+//! separated by commas. The program needs root.
 //!
-//! Two processes do this: one measures, below a directory of its own; the other waits for its end and proves that nothing
+//! Two processes do the work. One measures, in its own directory. The other waits for its end and proves that nothing
 //! is left of it ([`leftovers`]). `matrix enter PLACE COMMAND…` becomes a process of a place and runs the command.
 
 mod cell;
@@ -77,7 +77,7 @@ fn measure(selection: &MatrixSelection) -> ExitCode {
     if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A program that is built with this one.
+/// Returns the path of a program that is built together with this one.
 fn beside_us(name: &str) -> PathBuf {
     let me = std::env::current_exe().expect("a program has a path");
     let path = me.parent().unwrap_or(Path::new("/")).join(name);

@@ -44,7 +44,7 @@ with its own `/proc`; the rest is real. The first process of a PID namespace is 
 everything.
 ";
 
-/// Writes it.
+/// Writes the page.
 pub(crate) fn write(rows: &[MatrixRow]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/custody-matrix.md");
     fs::write(&path, text(rows)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -102,14 +102,14 @@ fn show(row: &MatrixRow, fault: MatrixFault, outcome: &CellOutcome, refusals: &m
     }
 }
 
-/// The sentence without the numbers of processes, which differ from one run to the next.
+/// Returns the sentence without the numbers of processes, which differ from run to run.
 fn without_numbers(words: &str) -> String {
     let Some((head, tail)) = words.split_once("the pid ") else { return words.to_owned() };
     let tail = tail.split_once(": ").map_or("", |(_, tail)| tail);
     format!("{head}the pid N and not M: {tail}")
 }
 
-/// What control groups of version 2 can do here.
+/// Describes what control groups of version 2 can do here.
 fn controllers() -> String {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let place = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"));

@@ -13,7 +13,7 @@ use snakepit_proving::{Case, Deadline, OpenAs, census};
 
 use crate::fault::MatrixFault;
 
-/// Where a host runs.
+/// A place in which a host runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HostPlace {
     Root,
@@ -48,7 +48,7 @@ impl HostPlace {
         Self::ThreadedCgroup,
     ];
 
-    /// As the command line spells it.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Root => "root",
@@ -67,7 +67,7 @@ impl HostPlace {
         }
     }
 
-    /// As the table tells it to people.
+    /// Returns the text in the table.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Root => "root, on the machine itself",
@@ -86,13 +86,13 @@ impl HostPlace {
         }
     }
 
-    /// Whether the host is of an ordinary user.
+    /// Reports whether the host belongs to an ordinary user.
     fn is_ordinary(self) -> bool {
         matches!(self, Self::Unprivileged | Self::UserNamespace | Self::DelegatedCgroup)
     }
 }
 
-/// How many processes a fork bomb may have.
+/// The maximum number of processes of a fork bomb.
 const LIMIT: u64 = 200;
 
 /// A place that is ready for one fault.
@@ -103,7 +103,7 @@ pub(crate) struct PlaceSetup {
 }
 
 impl PlaceSetup {
-    /// Makes the place. The error says why that cannot be done on this machine.
+    /// Creates the place. The error says why that is impossible on this machine.
     pub(crate) fn prepare(place: HostPlace, fault: MatrixFault, hostile: &Path) -> Result<Self, String> {
         let us = std::env::current_exe().map_err(|error| error.to_string())?.display().to_string();
         let options = OpenAs { user: place.is_ordinary().then(own_user), ..OpenAs::default() };
@@ -112,7 +112,7 @@ impl PlaceSetup {
             HostPlace::Root | HostPlace::Unprivileged => {}
             HostPlace::UserNamespace => scene.go_through(&["unshare", "--user", "--map-root-user"]),
             HostPlace::NoCgroup | HostPlace::TimeNamespace => scene.go_through(&[&us, "enter", place.name()]),
-            // As in a container, the processes of others are not to be seen.
+            // As in a container, processes of others must not be visible.
             HostPlace::Docker | HostPlace::Podman | HostPlace::Gvisor | HostPlace::OldKernel => {
                 scene.enter_pid_namespace(hostile, &["--pid", "--mount"]);
                 scene.go_through(&[&us, "enter", place.name()]);
@@ -139,21 +139,22 @@ impl PlaceSetup {
         Ok(scene)
     }
 
-    /// Makes the case one of this place.
+    /// Moves the case into this place.
     pub(crate) fn take_in(&mut self, case: &mut Case) {
         self.beside.drain(..).for_each(|bystander| case.beside(bystander));
         if let Some(user) = self.options.user {
-            // A user namespace does not map root, and a state directory below one of a stranger's is refused.
+            // A user namespace does not map root, and custody refuses a state directory below the directory of another
+            // user.
             chown(case.dir(), Some(user), Some(user)).expect("hand the case's directory over");
         }
     }
 
-    /// The control groups that were made for it.
+    /// Returns the control groups that were created for the place.
     pub(crate) fn groups(&self) -> Vec<PathBuf> {
         self.groups.iter().map(|group| group.dir().to_owned()).collect()
     }
 
-    /// Adds a command that runs what comes after it.
+    /// Adds a command that runs the words after it.
     fn go_through(&mut self, words: &[&str]) {
         self.options.through.extend(words.iter().map(|&word| word.to_owned()));
     }
@@ -163,14 +164,15 @@ impl PlaceSetup {
         self.groups.push(group);
     }
 
-    /// A namespace whose first process is foreign and stays alive: the end of the host must not end the namespace.
+    /// Enters a namespace whose first process is foreign and stays alive. The end of the host must not end the
+    /// namespace.
     fn enter_pid_namespace(&mut self, hostile: &Path, which: &[&str]) {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
-        // With SIGCHLD ignored it need not reap.
+        // With SIGCHLD ignored, the process need not reap.
         command.args(["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh"]).arg(hostile).arg("innocent");
         let outside = Bystander::of_a_command(&mut command);
-        // Before it runs this program, `unshare` has not mounted `/proc` yet.
+        // `unshare` mounts `/proc` before it runs this program.
         let reused_pid = format!("{} innocent", hostile.display());
         let first = recheck(Deadline::patient(), "the first process of a PID namespace", || {
             let children = census::children(outside.process().pid());
@@ -182,11 +184,11 @@ impl PlaceSetup {
         self.go_through(&through);
         let mut inside = Command::new(through[0]);
         inside.args(&through[1..]).arg(hostile).arg("innocent");
-        // The one inside first: it would not outlive the namespace.
+        // The process inside comes first, because it would not outlive the namespace.
         self.beside.extend([Bystander::of_a_command(&mut inside), outside]);
     }
 
-    /// A limit for a bomb: by the user's number of processes, or for root by a cgroup.
+    /// Limits the processes of a bomb: for a user by a resource limit, for root by a cgroup.
     fn limit_processes(&mut self) -> Result<(), String> {
         if self.options.user.is_some() {
             self.options.processes = Some(LIMIT);
@@ -204,11 +206,11 @@ fn version_2() -> Result<TestCgroup, String> {
     TestCgroup::below_ours("").ok_or_else(|| "no cgroup v2 that we may make".to_owned())
 }
 
-/// An unused user, a different one for each cell. A limit on processes counts all processes of a user, including dead ones of
-/// the previous cell that are not reaped yet.
+/// Returns an unused user, a different one for each cell. A limit on processes counts all processes of a user,
+/// including dead ones of the previous cell that are not reaped yet.
 fn own_user() -> u32 {
     static CELLS: AtomicU32 = AtomicU32::new(0);
-    // More than any pid is.
+    // Larger than any pid.
     const APART: u32 = 5_000_000;
     100_000 + std::process::id() + CELLS.fetch_add(1, Ordering::Relaxed) * APART
 }

@@ -8,7 +8,7 @@ use crate::place::HostPlace;
 pub(crate) const USAGE: &str =
     "usage: matrix [--write] [--place NAME,…] [--tier NAME,…] [--fault NAME,…]; needs root";
 
-/// The cells to measure, and whether the page is written.
+/// The cells to measure, and whether to write the page.
 pub(crate) struct MatrixSelection {
     pub(crate) places: Vec<HostPlace>,
     pub(crate) tiers: Vec<GridTier>,

@@ -1,7 +1,7 @@
-//! containerd's default profile, for a container without `CAP_SYS_ADMIN`: Kubernetes with `RuntimeDefault`.
+//! containerd's default profile for a container without `CAP_SYS_ADMIN`: Kubernetes with `RuntimeDefault`.
 //!
-//! The calls are those of containerd/containerd, `contrib/seccomp/seccomp_default.go`, as of the commit
-//! 96929a5d3102; the covered paths those of its `pkg/oci/spec.go`. What is newer than the profile gets ENOSYS from runc.
+//! The calls are those of containerd/containerd, `contrib/seccomp/seccomp_default.go`, at the commit 96929a5d3102. The
+//! covered paths are those of its `pkg/oci/spec.go`. runc returns ENOSYS for calls that are newer than the profile.
 
 use libc::{ENOSYS, EPERM, SYS_clone, SYS_clone3};
 
@@ -29,7 +29,7 @@ pub(super) const PROFILE: Profile = Profile {
 /// `futex_waitv`.
 const NEWEST: libc::c_long = 449;
 
-/// What is not allowed, whatever its arguments.
+/// Calls that are refused, whatever their arguments.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,

@@ -1,7 +1,8 @@
-//! Docker's default profile, for a container without `CAP_SYS_ADMIN`.
+//! Docker's default profile for a container without `CAP_SYS_ADMIN`.
 //!
-//! The calls are those of moby/profiles, `seccomp/default_linux.go`, as of 2026; the covered paths those of moby/moby,
-//! `daemon/pkg/oci/defaults.go`. What is newer than the profile gets ENOSYS from runc instead of its EPERM.
+//! The calls are those of moby/profiles, `seccomp/default_linux.go`, as of 2026. The covered paths are those of
+//! moby/moby, `daemon/pkg/oci/defaults.go`. runc returns ENOSYS instead of the profile's EPERM for calls that are newer
+//! than the profile.
 
 use libc::{AF_ALG, AF_VSOCK, ENOSYS, EPERM, SYS_clone, SYS_clone3, SYS_socket};
 
@@ -16,7 +17,7 @@ pub(super) const PROFILE: Profile = Profile {
         SyscallRefusal::Calls(EPERM, REFUSED),
         SyscallRefusal::Calls(EPERM, OLD_CALLS),
         SyscallRefusal::AnyBit(EPERM, SYS_clone, SyscallArgument(0, NAMESPACES)),
-        // A C library takes this for an old kernel and falls back to clone, whose flags the filter can see.
+        // A C library concludes that the kernel is old and falls back to clone, whose flags the filter can see.
         SyscallRefusal::Calls(ENOSYS, &[SYS_clone3]),
         SyscallRefusal::Above(ENOSYS, NEWEST),
         SyscallRefusal::OneOf(EPERM, SYS_socket, 0, &[AF_ALG as u64, AF_VSOCK as u64]),
@@ -31,7 +32,7 @@ pub(super) const PROFILE: Profile = Profile {
 /// `removexattrat`.
 const NEWEST: libc::c_long = 466;
 
-/// What is not allowed, whatever its arguments.
+/// Calls that are refused, whatever their arguments.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,

@@ -1,8 +1,8 @@
-//! gVisor: not a filter but a kernel of its own, as Docker starts it with `--runtime=runsc`.
+//! gVisor: not a filter but a separate kernel, as Docker starts it with `--runtime=runsc`.
 //!
-//! From google/gvisor, `pkg/sentry/syscalls/linux/linux64.go`, as of the commit 02c06d48776e: it has pidfds, `clone3` and
-//! `close_range` by now (until 2023 it had none of them: see `old_kernel`). It has no ioctl of pidfds (its issue 13176)
-//! and no pidfs (13178); the latter cannot be taken away by a filter. Docker's seccomp profile is not applied inside.
+//! From google/gvisor, `pkg/sentry/syscalls/linux/linux64.go`, at the commit 02c06d48776e. It has pidfds, `clone3` and
+//! `close_range`, which it lacked until 2023 (see `old_kernel`). It has no ioctl of pidfds (its issue 13176) and no
+//! pidfs (13178). A filter cannot take pidfs away. Docker's seccomp profile is not applied inside.
 
 use libc::{ENOSYS, ENOTTY, EOPNOTSUPP, SYS_ioctl, SYS_name_to_handle_at, SYS_open_by_handle_at};
 
@@ -26,7 +26,7 @@ pub(super) const PROFILE: Profile = Profile {
 /// `epoll_pwait2`.
 const NEWEST: libc::c_long = 441;
 
-/// What it does not have.
+/// Calls that gVisor lacks.
 const MISSING: &[libc::c_long] = &[
     libc::SYS_copy_file_range,
     libc::SYS_fanotify_init,

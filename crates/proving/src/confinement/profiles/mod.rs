@@ -1,4 +1,4 @@
-//! The profiles, one file each, and what several of them have in common.
+//! The profiles, one file each, and what several of them share.
 
 mod containerd;
 mod docker;
@@ -16,7 +16,7 @@ use super::capabilities::{CapabilitySet, number};
 use super::filter::SyscallArgument;
 use super::{CgroupView, Privileges, ProcView, Profile, SyscallRefusal};
 
-/// All of them.
+/// All profiles.
 pub const ALL: [&Profile; 7] = [
     &docker::PROFILE,
     &containerd::PROFILE,
@@ -27,7 +27,7 @@ pub const ALL: [&Profile; 7] = [
     &systemd::PROCESSES_ONLY,
 ];
 
-/// Every kind of namespace that `clone` can make.
+/// Every kind of namespace that `clone` can create.
 const NAMESPACES: u64 = (CLONE_NEWNS
     | CLONE_NEWUTS
     | CLONE_NEWIPC
@@ -36,8 +36,8 @@ const NAMESPACES: u64 = (CLONE_NEWNS
     | CLONE_NEWNET
     | CLONE_NEWCGROUP) as u64;
 
-/// Docker and containerd leave root these fourteen (moby/moby daemon/pkg/oci/caps/defaults.go, containerd
-/// pkg/oci/spec.go).
+/// The fourteen capabilities that Docker and containerd leave to root (moby/moby daemon/pkg/oci/caps/defaults.go,
+/// containerd pkg/oci/spec.go).
 const FOURTEEN: CapabilitySet = CapabilitySet::of(&[
     number::AUDIT_WRITE,
     number::CHOWN,
@@ -55,11 +55,11 @@ const FOURTEEN: CapabilitySet = CapabilitySet::of(&[
     number::SYS_CHROOT,
 ]);
 
-/// The personalities that all OCI profiles allow: those that randomize addresses, with either `uname`, and the question.
+/// The personalities that all OCI profiles allow: those that randomize addresses, with either `uname`, and the query.
 const PERSONALITIES: SyscallRefusal =
     SyscallRefusal::Unless(EPERM, SYS_personality, 0, &[0, 8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF]);
 
-/// Calls of one architecture that are allowed in no profile, and that its kernels still answer.
+/// Calls of one architecture that no profile allows, but that its kernels still implement.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[libc::c_long] = &[libc::SYS_ioperm, libc::SYS_iopl, libc::SYS_sysfs, libc::SYS_ustat];
 #[cfg(not(target_arch = "x86_64"))]

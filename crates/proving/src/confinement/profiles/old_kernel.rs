@@ -1,7 +1,7 @@
 //! A kernel without pidfds: Linux before 5.1, gVisor before the end of 2023.
 //!
-//! All numbers from `pidfd_send_signal` on came later: pidfds, `clone3`, `close_range`, the calls for mounts. A clone that
-//! asks for a pidfd gets EINVAL, as from gVisor; old Linux ignores the flag.
+//! All numbers from `pidfd_send_signal` on are newer: pidfds, `clone3`, `close_range`, the calls for mounts. A clone
+//! that asks for a pidfd gets EINVAL, as from gVisor. Old Linux ignores the flag.
 
 use libc::{CLONE_PIDFD, EINVAL, ENOSYS, SYS_clone};
 
@@ -19,5 +19,5 @@ pub(super) const PROFILE: Profile = Profile {
     cgroups: CgroupView::Absent,
 };
 
-/// The last number before `pidfd_send_signal`, with which all architectures begin to count alike.
+/// The last number before `pidfd_send_signal`, from which on all architectures use the same numbers.
 const NEWEST: libc::c_long = 423;

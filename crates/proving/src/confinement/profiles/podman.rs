@@ -1,9 +1,9 @@
 //! Podman's default profile.
 //!
-//! The calls are those of containers/common, `pkg/seccomp/seccomp.json`, as of the commit 08bbb0dfae71; the capabilities
-//! those of its `pkg/config/default.go`. Unlike Docker's it allows `clone3`, `unshare` and `mount`, and answers ENOSYS to
-//! what it does not know; whether a namespace can be made is left to the kernel, and a covered `/proc` lets nobody
-//! mount another one.
+//! The calls are those of containers/common, `pkg/seccomp/seccomp.json`, at the commit 08bbb0dfae71. The capabilities
+//! are those of its `pkg/config/default.go`. Unlike Docker's profile, it allows `clone3`, `unshare` and `mount`, and
+//! returns ENOSYS for unknown calls. The kernel decides whether a namespace can be created. A covered `/proc` prevents
+//! mounting another one.
 
 use libc::{ENOSYS, EPERM};
 
@@ -42,7 +42,7 @@ pub(super) const PROFILE: Profile = Profile {
 /// `epoll_pwait2`.
 const NEWEST: libc::c_long = 441;
 
-/// What it knows and refuses.
+/// Calls that the profile knows and refuses.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_bpf,
@@ -77,7 +77,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_vmsplice,
 ];
 
-/// What it does not know.
+/// Calls that the profile does not know.
 const UNKNOWN: &[libc::c_long] = &[
     libc::SYS_add_key,
     libc::SYS_io_uring_enter,

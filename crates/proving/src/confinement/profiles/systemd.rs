@@ -62,13 +62,13 @@ const SUID_SGID: u64 = (S_ISUID | S_ISGID) as u64;
 /// `file_setattr`.
 const NEWEST: libc::c_long = 469;
 
-/// What the libc crate names on this architecture alone.
+/// Calls that the libc crate names only on this architecture.
 #[cfg(target_arch = "x86_64")]
 const OF_OTHER_NUMBERS: &[libc::c_long] = &[libc::SYS_chown, libc::SYS_lchown, libc::SYS_setrlimit];
 #[cfg(not(target_arch = "x86_64"))]
 const OF_OTHER_NUMBERS: &[libc::c_long] = &[];
 
-/// What is outside of `@system-service`, or inside of `@privileged` or `@resources`.
+/// Calls outside `@system-service`, or inside `@privileged` or `@resources`.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_adjtimex,

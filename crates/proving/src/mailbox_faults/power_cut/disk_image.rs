@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use super::write_log::{FileChange, WriteLogEntry};
 use crate::random::SeededRandom;
 
-/// A disk writes whole sectors.
+/// The size of a sector. A disk writes whole sectors.
 const SECTOR: usize = 512;
 
 /// The files after a cut.
 #[derive(Clone, Debug, Default)]
 pub struct DiskImage {
     files: BTreeMap<PathBuf, Vec<u8>>,
-    /// How many changes were lost, or kept in part.
+    /// The number of changes that were lost or only partly kept.
     pub lost: usize,
 }
 
 impl DiskImage {
-    /// The files after these writes. Writes that were not synced survive at random.
+    /// Returns the files after these writes. Writes that were not synced survive at random.
     pub fn after(entries: &[WriteLogEntry], random: &mut SeededRandom) -> Self {
         let mut disk_image = Self::default();
         let paths: BTreeSet<&Path> = entries.iter().map(|entry| entry.path.as_path()).collect();
@@ -59,7 +59,7 @@ impl DiskImage {
                 }
                 (FileChange::Truncate(size), 2) => content.get_or_insert_default().resize(*size as usize, 0),
                 (FileChange::Delete { .. }, 2) => content = None,
-                // The old file is back; later writes went to another file, which is lost with its name.
+                // The old file is back. Later writes went to another file, which is lost together with its name.
                 (FileChange::Delete { .. }, _) => break,
                 _ => {}
             }

@@ -1,5 +1,5 @@
-//! Power cuts: a VFS records what SQLite writes, and a test rebuilds the files as a cut after any write could leave them.
-//! Synced writes survive; the others survive at random.
+//! Power cuts: a VFS records what SQLite writes, and a test rebuilds the files as a cut after any write could leave
+//! them. Synced writes survive. The others survive at random.
 
 mod disk_image;
 mod vfs;

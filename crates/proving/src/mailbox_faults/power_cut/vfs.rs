@@ -1,6 +1,6 @@
-//! A VFS for SQLite that does what the default one does, and records each write and each sync.
+//! A VFS for SQLite that behaves like the default one and records each write and each sync.
 //!
-//! The default VFS's structure of a file lies behind ours in the memory that SQLite reserves for it.
+//! In the memory that SQLite reserves for a file, the default VFS's structure follows ours.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -14,13 +14,13 @@ use snakepit::mailbox::sqlite::LogSync;
 
 use super::write_log::{FileChange, WriteLog};
 
-/// The name under which SQLite knows the VFS.
+/// The name of the VFS in SQLite.
 pub const VFS_NAME: &str = "recorder";
 
 /// The directory in which syncs fail.
 static FAULTY: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Makes every sync of a file in this directory fail; with `None`, all syncs succeed again.
+/// Makes every sync of a file in this directory fail. With `None`, all syncs succeed again.
 pub fn fail_syncs(dir: Option<&Path>) {
     *FAULTY.lock().expect("nobody panics here") = dir.map(Path::to_owned);
 }
@@ -29,7 +29,7 @@ fn is_faulty(path: &Path) -> bool {
     FAULTY.lock().expect("nobody panics here").as_ref().is_some_and(|dir| path.starts_with(dir))
 }
 
-/// The log's sync outside of SQLite, as the layer notes it.
+/// The log's sync outside of SQLite, which is recorded in the same way.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedSync;
 
@@ -43,26 +43,26 @@ impl LogSync for RecordedSync {
     }
 }
 
-/// The ordinary layer.
+/// The default VFS.
 struct DefaultVfs(*mut ffi::sqlite3_vfs);
 
-// SAFETY: SQLite's layers are registered for ever and may be used by all threads.
+// SAFETY: SQLite's VFSs are registered forever and may be used by all threads.
 unsafe impl Send for DefaultVfs {}
 // SAFETY: as above.
 unsafe impl Sync for DefaultVfs {}
 
 static DEFAULT_VFS: OnceLock<DefaultVfs> = OnceLock::new();
 
-/// A file as SQLite holds it.
+/// A file, as SQLite stores it.
 #[repr(C)]
 struct RecordedFile {
     base: ffi::sqlite3_file,
-    /// Null for a temporary file, which nobody misses after a cut.
+    /// Null for a temporary file, which is not needed after a cut.
     path: *mut PathBuf,
 }
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
-    // The version before memory maps: all writes come through here.
+    // The version before memory maps, in which all writes come through here.
     iVersion: 2,
     xClose: Some(close),
     xRead: Some(read),
@@ -84,12 +84,12 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Makes the layer known to SQLite, under [`VFS_NAME`].
+/// Registers the VFS with SQLite as [`VFS_NAME`].
 pub fn install() {
     DEFAULT_VFS.get_or_init(|| {
-        // SAFETY: asks for the default layer, which is never unregistered; ours is a copy of it that lives for ever, with
-        // another name, another size of files and other ways to open and delete them. The functions that are left do not care
-        // which of the two they are called with.
+        // SAFETY: finds the default VFS, which is never unregistered. Ours is a copy of it that lives forever, with
+        // another name, another size of files and other functions to open and delete them. The remaining functions work
+        // with either VFS as their argument.
         unsafe {
             let default_vfs = ffi::sqlite3_vfs_find(std::ptr::null());
             assert!(!default_vfs.is_null(), "SQLite has a default layer");
@@ -111,7 +111,7 @@ fn default_vfs() -> *mut ffi::sqlite3_vfs {
 
 /// SAFETY: `name` is null or ends with a NUL.
 unsafe fn path_of(name: *const c_char) -> Option<PathBuf> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     (!name.is_null())
         .then(|| Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes())).to_owned())
 }
@@ -124,7 +124,7 @@ unsafe extern "C" fn open(
     out: *mut c_int,
 ) -> c_int {
     let recorded = file.cast::<RecordedFile>();
-    // SAFETY: SQLite hands over memory of the size that we asked for: ours, and the ordinary layer's behind it.
+    // SAFETY: SQLite passes memory of the requested size: our structure, followed by that of the default VFS.
     unsafe {
         (*recorded).base.pMethods = std::ptr::null();
         (*recorded).path = path_of(name).map_or(std::ptr::null_mut(), |path| Box::into_raw(Box::new(path)));
@@ -140,7 +140,7 @@ unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync_dir: c_int) -> c_int {
-    // SAFETY: SQLite's own arguments are handed on.
+    // SAFETY: passes on SQLite's own arguments.
     unsafe {
         let delete = (*default_vfs()).xDelete.expect("a way to delete");
         let result = delete(default_vfs(), name, sync_dir);
@@ -151,23 +151,23 @@ unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync_
     }
 }
 
-/// The ordinary layer's file behind ours.
+/// Returns the default VFS's structure behind ours.
 fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    // SAFETY: the memory is larger than ours by what the ordinary layer asked for.
+    // SAFETY: the memory is larger than our structure by the size that the default VFS requested.
     unsafe { file.cast::<RecordedFile>().add(1).cast() }
 }
 
-/// Notes what happened to a file that has a name.
+/// Records a change to a file that has a name.
 ///
-/// SAFETY: `file` was opened by this layer and is not closed yet.
+/// SAFETY: `file` was opened by this VFS and is not closed yet.
 unsafe fn note(file: *mut ffi::sqlite3_file, change: impl FnOnce() -> FileChange) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     if let Some(path) = unsafe { (*file.cast::<RecordedFile>()).path.as_ref() } {
         WriteLog::note(path, change());
     }
 }
 
-/// Calls the ordinary layer's method with the file that it knows.
+/// Calls the method of the default VFS with its own structure of the file.
 macro_rules! ordinarily {
     ($method:ident($file:expr $(, $argument:expr)*)) => {{
         let inner = inner($file);
@@ -178,7 +178,7 @@ macro_rules! ordinarily {
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     let result = ordinarily!(xClose(file));
-    // SAFETY: made by `open`, and not used again.
+    // SAFETY: created by `open` and not used again.
     unsafe {
         let path = (*file.cast::<RecordedFile>()).path;
         if !path.is_null() {
@@ -199,7 +199,7 @@ unsafe extern "C" fn write(
     at: i64,
 ) -> c_int {
     let result = ordinarily!(xWrite(file, from, bytes, at));
-    // SAFETY: SQLite hands over so many bytes; the file is open.
+    // SAFETY: SQLite passes this many bytes, and the file is open.
     unsafe {
         let written = std::slice::from_raw_parts(from.cast::<u8>(), bytes as usize);
         note(file, || FileChange::Write(at as u64, written.to_vec()));

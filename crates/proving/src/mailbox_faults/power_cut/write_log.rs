@@ -12,25 +12,25 @@ pub struct WriteLogEntry {
     pub change: FileChange,
 }
 
-/// What can be done to a file.
+/// A change to a file.
 #[derive(Clone, Debug)]
 pub enum FileChange {
     /// Bytes were written at an offset.
     Write(u64, Vec<u8>),
-    /// Its length was set.
+    /// The length was set.
     Truncate(u64),
     /// All earlier changes reached the disk.
     Sync,
     /// The file was removed.
     Delete {
-        /// Whether its directory was synced, so that the removal is durable.
+        /// Whether the directory was synced. Then the removal is durable.
         is_synced: bool,
     },
-    /// By now this many operations of the test had returned.
+    /// At this point, this many operations of the test had returned.
     Returned(usize),
 }
 
-/// The log to which the VFS writes.
+/// The log that the VFS writes.
 #[derive(Debug)]
 pub struct WriteLog;
 
@@ -46,7 +46,7 @@ impl WriteLog {
         Self::entries().push(WriteLogEntry { path: path.to_owned(), change });
     }
 
-    /// All changes in a directory, in order.
+    /// Returns all changes in a directory, in order.
     pub fn of(dir: &Path) -> Vec<WriteLogEntry> {
         Self::entries().iter().filter(|entry| entry.path.starts_with(dir)).cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! `snakepit doctor` says what `exec` does.
+//! `snakepit doctor` reports what `exec` does.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn the_doctor_says_of_every_tier_what_exec_does(home: &ConfinedHome) {
             ExpectedResult::Works => assert_eq!(found["verdict"], "ok", "{tier}: {report:#}"),
             ExpectedResult::Refused(words) => {
                 assert_eq!(found["verdict"], "no", "{tier}: {report:#}");
-                // The tier stands beside the line, and need not be named in it.
+                // The tier is the name of the finding and need not occur in its text.
                 for word in words.iter().filter(|word| !word.starts_with("the tier")) {
                     assert!(
                         found["detail"].as_str().is_some_and(|it| it.contains(word)),
@@ -32,7 +32,7 @@ fn the_doctor_says_of_every_tier_what_exec_does(home: &ConfinedHome) {
     assert_eq!(finding(&report["tiers"], "cgroup.kill")["verdict"], "warn", "{report:#}");
     let left = std::fs::read_dir(home.temporary_files()).expect("a directory").count();
     assert_eq!(left, 0, "the trials leave nothing behind");
-    // For people, the verdict is the last line.
+    // In the text for people, the verdict is the last line.
     let text = finish(&mut home.snakepit(&["doctor"])).stdout;
     assert_eq!(text.lines().last().is_some_and(|line| line.starts_with("All is well")), well, "{text}");
 }

@@ -40,14 +40,14 @@ fn a_worker_in_python_answers_in_every_tier(home: &ConfinedHome) {
     }
 }
 
-/// With the tier that a host gets without choosing.
+/// Runs the examples with the default tier.
 fn the_examples_in_rust_run(home: &ConfinedHome) {
     if matches!(expected(home.profile, "auto"), ExpectedResult::Refused(_)) {
         return;
     }
     for example in ["hello", "embedded", "script", "survives"] {
         let program = built(&format!("examples/{example}"), "-p snakepit --features loops,sqlite --examples");
-        // A thousand synced messages take long on a busy disk; the example gives up by itself after two minutes.
+        // A thousand synced messages take long on a busy disk. The example itself gives up after two minutes.
         let deadline = Deadline::after(Duration::from_secs(100));
         let output = finish_before(deadline, &mut home.confined(&program));
         assert_eq!(output.status, Some(0), "{example}: {output:?}");

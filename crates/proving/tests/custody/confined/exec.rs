@@ -19,7 +19,7 @@ fn a_command_runs_or_is_refused_in_one_sentence(home: &ConfinedHome) {
     }
 }
 
-/// Many workers at once: the burst makes more shims than the spare one.
+/// Starts many workers at once, which need more shims than the spare one.
 fn eight_commands_at_once_run_as_well(home: &ConfinedHome) {
     for tier in home.tiers() {
         let output = finish(

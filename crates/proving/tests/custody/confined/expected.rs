@@ -1,15 +1,15 @@
-//! The tiers that work under each profile. docs/containers.md says the same to users.
+//! The tiers that work under each profile. docs/containers.md promises the same to users.
 
 use snakepit_proving::confinement::Profile;
 
-/// The tiers, as the command line spells them.
+/// The names of the tiers on the command line.
 pub(crate) const TIERS: [&str; 4] = ["auto", "shim", "group", "namespace"];
 
-/// What becomes of a tier.
+/// The expected result of a tier.
 #[derive(Clone, Copy)]
 pub(crate) enum ExpectedResult {
     Works,
-    /// Refused with a sentence that has all of these words.
+    /// Refused with a sentence that contains all of these words.
     Refused(&'static [&'static str]),
 }
 
@@ -22,7 +22,7 @@ const NO_PIDFDS: ExpectedResult =
 const NO_BOOT_ID: ExpectedResult =
     ExpectedResult::Refused(&["/proc/sys/kernel/random/boot_id", "ProcSubset=all"]);
 
-/// What becomes of this tier under this profile.
+/// Returns the expected result of this tier under this profile.
 pub(crate) fn expected(profile: &Profile, tier: &str) -> ExpectedResult {
     let namespace = tier == "namespace";
     match profile.name {
@@ -35,7 +35,7 @@ pub(crate) fn expected(profile: &Profile, tier: &str) -> ExpectedResult {
     }
 }
 
-/// People read the table, and tests read this file: neither may know a profile that the other does not.
+/// People read the table, and tests read this file. Both must list the same profiles.
 #[test]
 fn the_table_in_the_docs_has_a_row_for_every_profile() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/containers.md");

@@ -1,4 +1,4 @@
-//! A killed host takes everything with it, and the next cleanup ends the rest.
+//! The death of a killed host ends everything that it started, or the next cleanup ends the rest.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -14,7 +14,7 @@ each_profile!(nothing_survives_a_kill_of_the_host, what_nobody_is_left_to_end_is
 
 /// A command that ignores what can be ignored, with a child in its group.
 const WITH_A_CHILD: &str = "trap '' HUP INT TERM; sleep 1000 & echo ready; wait";
-/// One more has left the group and the session, which the tier `group` does not hold.
+/// The same with another child that has left the group and the session, which the tier `group` does not hold.
 const WITH_A_LEAVER: &str = "trap '' HUP INT TERM; sleep 1000 & setsid sleep 1000 & echo ready; wait";
 
 fn nothing_survives_a_kill_of_the_host(home: &ConfinedHome) {
@@ -24,14 +24,14 @@ fn nothing_survives_a_kill_of_the_host(home: &ConfinedHome) {
         running.kill();
         running.must_be_over();
         if tier == "namespace" {
-            // There the keeper dies with its host, and the record waits for the next start or cleanup.
+            // In this tier the keeper dies with its host, and the record waits for the next start or cleanup.
             clean_up(home);
         }
         home.nothing_is_recorded();
     }
 }
 
-/// Host, keeper and shims are killed as if in one moment, so that only the records are left.
+/// Kills host, keeper and shims almost simultaneously, so that only the records are left.
 fn what_nobody_is_left_to_end_is_ended_by_the_next_cleanup(home: &ConfinedHome) {
     for tier in home.tiers().into_iter().filter(|tier| matches!(*tier, "auto" | "shim")) {
         let mut running = RunningHost::start(home, tier, WITH_A_LEAVER);
@@ -43,11 +43,11 @@ fn what_nobody_is_left_to_end_is_ended_by_the_next_cleanup(home: &ConfinedHome) 
     }
 }
 
-/// The report of a cleanup about the one dead run. It may be unclean only because a process could not be read: unlike in a
-/// container, there are foreign processes here that a root with few capabilities cannot judge. A cleanup with more privileges
-/// finds no process.
+/// Returns the report of a cleanup about the one dead run. It may be unclean only because a process could not be read:
+/// unlike in a container, there are foreign processes here that a root with few capabilities cannot judge. A cleanup
+/// with more privileges finds no process.
 fn clean_up(home: &ConfinedHome) -> serde_json::Value {
-    // A keeper that was killed holds the run's lock until the kernel has taken it apart; until then the run lives.
+    // A killed keeper holds the run's lock until the kernel has dismantled the keeper. Until then, the run is live.
     let (output, report) = recheck(Deadline::patient(), "a dead run", || {
         let output = finish(&mut home.snakepit(&["cleanup", "--json"]));
         let report: serde_json::Value =
@@ -66,7 +66,7 @@ fn clean_up(home: &ConfinedHome) -> serde_json::Value {
     run.clone()
 }
 
-/// A host that runs, and a pipe that everything below it holds.
+/// A running host, and a pipe that everything below it holds.
 struct RunningHost {
     host: Child,
     process: ObservedProcess,
@@ -104,7 +104,8 @@ impl RunningHost {
             next += 1;
         }
         assert!(all.len() >= 2, "a keeper and a shim");
-        // The youngest first: a stopped shim whose keeper dies would be continued by the kernel, and do its work.
+        // The youngest process is killed first. If a keeper died before its stopped shims, the kernel would continue
+        // them, and they would clean up.
         for process in all.iter().rev() {
             process.signal(Signal::KILL);
         }
@@ -114,7 +115,7 @@ impl RunningHost {
         }
     }
 
-    /// Waits until nobody holds the pipe any more.
+    /// Waits until no process holds the pipe.
     fn must_be_over(&mut self) {
         let mut rest = [0; 64];
         assert!(
@@ -125,7 +126,7 @@ impl RunningHost {
     }
 }
 
-/// Stops a process and waits until it is.
+/// Stops a process and waits until it has stopped.
 fn hold(found: &CensusEntry) -> ObservedProcess {
     let process = ObservedProcess::of(found.pid);
     process.signal(Signal::STOP);

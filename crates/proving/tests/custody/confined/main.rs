@@ -1,7 +1,9 @@
-//! The program and the examples where people run them: as Docker, containerd, Podman, gVisor and systemd start them.
+//! The program and the examples in the environments where people run them: as started by Docker, containerd, Podman,
+//! gVisor and systemd.
 //!
-//! A tier either works there, and nothing survives a `kill -9` of the host, or it is refused in one sentence. The defect
-//! behind these tests: no tier started under the default profiles of Docker and containerd, and `doctor` reported no problem.
+//! A tier either works there, and nothing survives a `kill -9` of the host, or it is refused in one sentence. The
+//! defect behind these tests: no tier started under the default profiles of Docker and containerd, and `doctor`
+//! reported no problem.
 
 mod doctor;
 mod examples;
@@ -21,7 +23,7 @@ use tempfile::TempDir;
 
 pub(crate) use expected::{ExpectedResult, TIERS, expected};
 
-/// Makes one test per profile for each of the named functions, which take the scene.
+/// Defines one test per profile for each of the named functions, which take the scene.
 macro_rules! each_profile {
     ($($body:ident),+ $(,)?) => { $(
         mod $body {
@@ -66,7 +68,7 @@ pub(crate) use each_profile;
 
 fn prove(name: &str, body: fn(&ConfinedHome)) {
     if !snakepit_proving::is_root() {
-        // A silent pass would be a lie.
+        // To pass silently would be misleading.
         eprintln!("NOT PROVEN HERE: only root can confine a process as {name} does; run ./test as root");
         return;
     }
@@ -75,13 +77,13 @@ fn prove(name: &str, body: fn(&ConfinedHome)) {
     home.nothing_is_recorded();
 }
 
-/// One profile, with directories of its own.
+/// One profile, with its own directories.
 struct ConfinedHome {
     profile: &'static Profile,
     home: TempDir,
 }
 
-/// What a program did and said.
+/// The result of a program and its output.
 #[derive(Debug)]
 struct ProgramOutput {
     status: Option<i32>,
@@ -104,7 +106,7 @@ impl ConfinedHome {
         self.home.path().join("tmp")
     }
 
-    /// A program, started as the runtime starts it.
+    /// Returns a program, started as the runtime starts it.
     fn confined(&self, program: &Path) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_proving-confined"));
         command.arg(self.profile.name).arg("--").arg(program).stdin(Stdio::null());
@@ -112,14 +114,14 @@ impl ConfinedHome {
         command
     }
 
-    /// `snakepit …`.
+    /// Returns `snakepit …`.
     fn snakepit(&self, words: &[&str]) -> Command {
         let mut command = self.confined(&built::snakepit());
         command.args(words);
         command
     }
 
-    /// The tiers that can be had here.
+    /// Returns the tiers that are available here.
     fn tiers(&self) -> Vec<&'static str> {
         TIERS
             .into_iter()
@@ -127,7 +129,7 @@ impl ConfinedHome {
             .collect()
     }
 
-    /// Waits until no run is on record.
+    /// Waits until no run is recorded.
     fn nothing_is_recorded(&self) {
         recheck(Deadline::patient(), "the removal of every run", || self.runs().is_empty().then_some(()));
     }
@@ -144,13 +146,13 @@ fn finish(command: &mut Command) -> ProgramOutput {
     finish_before(Deadline::patient(), command)
 }
 
-/// Runs a program that has more to do than others.
+/// Runs a program that takes longer than others.
 fn finish_before(deadline: Deadline, command: &mut Command) -> ProgramOutput {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start a program");
     finish_child(child, deadline)
 }
 
-/// Waits for the end of a program that says less than a pipe holds.
+/// Waits for the end of a program whose output fits in a pipe.
 fn finish_child(mut child: Child, deadline: Deadline) -> ProgramOutput {
     let process = ObservedProcess::of(child.id().cast_signed());
     if !process.ends_before(deadline) {
@@ -164,8 +166,8 @@ fn finish_child(mut child: Child, deadline: Deadline) -> ProgramOutput {
     ProgramOutput { status, stdout, stderr }
 }
 
-/// Fails unless this is how a refusal sounds: the status for failures of ours, one sentence with these words, and at the
-/// most one more line with the way out.
+/// Fails unless the output is a refusal: the status for failures of snakepit itself, one sentence with these words, and
+/// at most one more line with the way out.
 fn must_be_refusal(output: &ProgramOutput, words: &[&str]) {
     assert_eq!(output.status, Some(125), "{output:?}");
     let lines: Vec<&str> = output.stderr.lines().collect();

@@ -29,7 +29,7 @@ fn a_live_run_is_listed_as_alive_and_let_be(home: &ConfinedHome) {
             .stderr(Stdio::piped())
             .spawn()
             .expect("snakepit");
-        // The record precedes the program's first word.
+        // The record is written before the program prints its first word.
         let mut word = [0; 6];
         std::io::Read::read_exact(host.stdout.as_mut().expect("stdout"), &mut word).expect("a word");
         let process = ObservedProcess::of(host.id().cast_signed());

@@ -1,6 +1,6 @@
-//! A fork bomb at the limit of processes whose children call setsid: each one that is killed makes room for
-//! another, so that killing one by one never ends. The promise: nothing that a worker starts outlives it,
-//! fork storms included, and `wait` comes back.
+//! A fork bomb at the limit of processes whose children call setsid. Each killed process makes room for another, so
+//! killing one by one never ends. The promise: nothing that a worker starts outlives it, including fork storms, and
+//! `wait` returns.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use snakepit_proving::{Case, Deadline, GridTier, HostProcess, HostReply, Observe
 
 use super::expected;
 
-/// How many processes the bomb may have.
+/// The maximum number of processes of the bomb.
 const LIMIT: u64 = 200;
-/// How long custody may take; on a quiet machine it needs a fraction of a second.
+/// The time limit for custody, which needs a fraction of a second on a quiet machine.
 const IN_TIME: Duration = Duration::from_secs(8);
 
-/// Makes a test per tier that holds those who leave the group, for each fault, under each kind of limit.
+/// Defines a test per tier that holds processes that leave the group, for each fault, under each kind of limit.
 macro_rules! each_limit {
     ($($body:ident),+ $(,)?) => { $(
         mod $body {
@@ -57,7 +57,8 @@ each_limit!(
     when_the_run_is_stopped,
 );
 
-/// As a user of its own, since the limit counts all processes of one; without a cgroup, so `auto` is the shim tier.
+/// Runs the test as a separate user, because the limit counts all processes of a user. The user has no cgroup, so
+/// `auto` is the shim tier.
 fn as_somebody(tier: GridTier, body: fn(&mut Case, HostProcess)) {
     if !snakepit_proving::is_root() {
         return super::unproven("only root can become a user of its own");
@@ -70,7 +71,7 @@ fn as_somebody(tier: GridTier, body: fn(&mut Case, HostProcess)) {
     case.finish();
 }
 
-/// As root, below a cgroup of version 1 that limits processes; `auto` has a cgroup of version 2 besides.
+/// Runs the test as root, below a cgroup of version 1 that limits processes. `auto` also has a cgroup of version 2.
 fn in_a_cgroup(tier: GridTier, body: fn(&mut Case, HostProcess)) {
     let Some(group) = snakepit_proving::is_root().then(|| TestCgroup::below_ours("pids")).flatten() else {
         return super::unproven("no cgroup with the controller `pids` that we may make");
@@ -85,7 +86,7 @@ fn in_a_cgroup(tier: GridTier, body: fn(&mut Case, HostProcess)) {
     drop(group);
 }
 
-/// A worker that is ready once a fork was refused: then the bomb is as large as the limit allows.
+/// Starts a worker that is ready once a fork was refused. Then the bomb is as large as the limit allows.
 fn breed(case: &mut Case, host: &mut HostProcess, how: &str) {
     host.spawn(1, &format!("breed {how}"));
     case.note(host);
@@ -97,7 +98,7 @@ fn must_be_gone_in_time(case: &Case) {
     eprintln!("gone after {:?}", began.elapsed());
 }
 
-/// Once those who have ended are reaped, the limit lets another one be started.
+/// Asserts that another worker can be started once the ended processes are reaped.
 fn must_spawn_again(host: &mut HostProcess) {
     recheck(Deadline::patient(), "room for another worker", || match host.ask("spawn 1 stand") {
         HostReply::Ok(_) => Some(()),
@@ -127,7 +128,7 @@ fn when_the_keeper_is_killed(case: &mut Case, mut host: HostProcess) {
     case.verdict();
 }
 
-/// What the shim leaves falls to the keeper.
+/// The keeper ends what the shim leaves.
 fn when_its_shim_is_killed(case: &mut Case, mut host: HostProcess) {
     breed(case, &mut host, "stay");
     ObservedProcess::of(host.workers[0].shim).end();

@@ -1,4 +1,4 @@
-//! A worker that becomes another user: the kernel then forgets its parent-death signal.
+//! A worker that becomes another user. The kernel then forgets the worker's parent-death signal.
 
 use snakepit_proving::{Case, Deadline, other_user};
 

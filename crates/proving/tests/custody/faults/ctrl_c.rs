@@ -14,7 +14,7 @@ fn in_the_callers_session(case: &mut Case) {
     press(case, 0x03, libc::SIGINT);
 }
 
-/// A host on a terminal, in its foreground, with three families.
+/// Starts a host in the foreground of a terminal, with three families.
 pub(super) fn host_on_a_terminal(case: &mut Case) -> (HostProcess, PseudoTerminal) {
     let mut terminal = PseudoTerminal::open().expect("a pseudo-terminal");
     let mut command = case.host_command();
@@ -28,7 +28,7 @@ pub(super) fn host_on_a_terminal(case: &mut Case) -> (HostProcess, PseudoTermina
     (host, terminal)
 }
 
-/// Types a key and expects the host to die by this signal.
+/// Types a key and expects the host to die of this signal.
 pub(super) fn press(case: &mut Case, key: u8, signal: i32) {
     let (mut host, terminal) = host_on_a_terminal(case);
     terminal.press(key);

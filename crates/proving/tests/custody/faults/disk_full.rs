@@ -1,4 +1,4 @@
-//! The disk is full: the spawn is refused, nothing runs unrecorded, and with room again it goes on.
+//! The disk is full: the spawn is refused, no worker runs unrecorded, and spawns work again once there is room.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn while_the_run_is_open(case: &mut Case) {
         let filler = home.join("filler");
         fill(&filler);
         let mut running = 1;
-        // The page that the ledger has already holds eight records.
+        // The ledger's existing page holds eight records.
         let refusal = loop {
             match host.ask("spawn 1 stand") {
                 HostReply::Ok(told) => running += host.announced(&told).len(),

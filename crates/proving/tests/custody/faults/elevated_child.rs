@@ -1,6 +1,6 @@
-//! An unprivileged worker ends and leaves a child that became root through a setuid program: nobody of custody may
-//! signal it. It is named, and holds nobody up: neither `wait`, nor `stop`, nor the end of the keeper. The promise:
-//! what cannot be ended is reported, never called a success, and everything is bounded.
+//! An unprivileged worker ends and leaves a child that became root through a setuid program. No part of custody may
+//! signal it. The child is named and delays neither `wait`, nor `stop`, nor the end of the keeper. The promise: what
+//! cannot be ended is reported, never called a success, and everything is bounded.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use snakepit_proving::{Case, Deadline, GridTier, HostProcess, OpenAs};
 
 use super::expected;
 
-/// Far above the time that custody takes before it gives up on such a child.
+/// Far more time than custody takes before it gives up on such a child.
 const IN_TIME: Duration = Duration::from_secs(10);
 
 #[test]
@@ -29,7 +29,7 @@ fn shim_when_the_host_is_killed() {
     as_somebody(GridTier::Shim, the_host_is_killed);
 }
 
-/// Only its shim could have reported it, so the record stays for a cleanup with more privileges.
+/// Only the child's shim could have reported it, so the record stays for a cleanup with more privileges.
 #[test]
 fn group_when_the_host_is_killed() {
     as_somebody(GridTier::Group, |case, host, program| {
@@ -81,7 +81,7 @@ fn named_and_left(case: &mut Case, mut host: HostProcess, program: &Path) {
     assert_eq!(told.get("code").map(String::as_str), Some("5"), "{told:?}");
     let event = host.ask("await-event Unkillable").expect("the event");
     assert!(event["event"].contains(&pid.to_string()), "{event:?} names {pid}");
-    // Others are not held up.
+    // Other workers are not delayed.
     host.spawn(1, "stand");
     let told = host.ask("stop 100").expect("stop");
     assert!(told["survivors"].contains(&pid.to_string()), "{told:?} names {pid}");

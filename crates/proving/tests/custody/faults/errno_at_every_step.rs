@@ -1,5 +1,5 @@
-//! The system fails at every step of a spawn: no descriptors, no processes, no memory. Either the spawn is refused, or the
-//! error costs only what was prepared ahead of need. Nothing is half started, and the next spawn works.
+//! The system fails at every step of a spawn: no descriptors, no processes, no memory. Either the spawn is refused, or
+//! the error costs only what was prepared in advance. No worker is half started, and the next spawn works.
 
 use snakepit_proving::{Case, Deadline, HostReply, OpenAs, SpawnFault};
 
@@ -17,14 +17,14 @@ fn no_memory(case: &mut Case) {
     at_every_step(case, libc::ENOMEM);
 }
 
-/// What a fault at a step may cost.
+/// The maximum cost of a fault at a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FaultCost {
     /// The spawn that takes the step.
     TheSpawn,
-    /// The shim that is being prepared, and the spawn only if it waited for that one already.
+    /// The shim that is being prepared, and the spawn only if it already waited for that shim.
     AtMostTheSpare,
-    /// Nothing: the program runs, or is about to, and nothing can be taken back.
+    /// Nothing: the program runs or is about to, and nothing can be undone.
     Nothing,
 }
 
@@ -80,7 +80,7 @@ fn at_every_step(case: &mut Case, errno: i32) {
     case.options = OpenAs::default();
 }
 
-/// So many workers run, and these alone are on record as living.
+/// Asserts that this many workers run, and that exactly these are recorded as living.
 fn must_be_whole(case: &Case, running: usize, step: &str) {
     let found = case.tagged_processes();
     assert_eq!(found.len(), running, "{step}: {found:#?}");

@@ -1,5 +1,5 @@
-//! An error while looking for a process (no descriptors, no memory, no permission) is no proof of its death. The defect
-//! behind this test: custody touched a live run of another host.
+//! An error while looking for a process (no descriptors, no memory, no permission) does not prove that it is dead. The
+//! defect behind this test: custody touched a live run of another host.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use snakepit_proving::{Case, HostProcess, OpenAs, rounds};
 
 super::each_tier!(out_of_descriptors, every_error_at_every_look);
 
-/// A live run and a dead one, side by side.
+/// Creates a live run and a dead one, side by side.
 fn live_and_dead(case: &mut Case) -> HostProcess {
     let live = case.host_with(2, "stand");
     let mut dead = case.host_with(1, "heir");
@@ -15,7 +15,7 @@ fn live_and_dead(case: &mut Case) -> HostProcess {
     live
 }
 
-/// What must hold after every cleanup, however it went.
+/// Asserts what must hold after every cleanup, whatever its result.
 fn judge(case: &Case, live: &HostProcess, what: &str) {
     let tagged_processes: Vec<i32> = case.tagged_processes().iter().map(|found| found.pid).collect();
     for worker in &live.workers {
@@ -38,7 +38,7 @@ fn out_of_descriptors(case: &mut Case) {
             command.env(key, value.expect("a value"));
         }
         let mut host = HostProcess::start(command, &OpenAs::default());
-        // As few as these may not even let it start; whatever it says, the live run stands.
+        // With so few descriptors, the cleanup may not even start. Whatever it reports, the live run must stay.
         let _ = host.try_ask(&format!("reap state={}", case.state().display()));
         judge(case, &live, &format!("a cleanup with {limit} descriptors"));
         let opened =

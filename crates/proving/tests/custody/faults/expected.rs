@@ -1,8 +1,8 @@
 //! The expected survivors of each fault in each tier.
 //!
-//! None may survive, with two exceptions: in the group tier, processes that left the group; in the shim tier without a
-//! cgroup, with keeper and shims killed, descendants that removed the marker. If keeper and shims are dead or stopped, no
-//! process acts before the next start.
+//! No process may survive, with two exceptions: in the group tier, processes that left the group; in the shim tier
+//! without a cgroup, with keeper and shims killed, descendants that removed the marker. If keeper and shims are dead or
+//! stopped, no process acts before the next start.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const LEFT: GridCell = GridCell::LEFT;
 const LEFT_NEXT: GridCell = GridCell::LEFT_NEXT;
 const SHED_NEXT: GridCell = GridCell::SHED_NEXT;
 
-/// One row per file; the columns are namespace, auto (shims and a cgroup), shim, group.
+/// One row per file. The columns are namespace, auto (shims and a cgroup), shim, group.
 #[rustfmt::skip]
 const TABLE: &[(&str, [GridCell; 4])] = &[
     //                                        namespace  auto  shim        group
@@ -35,7 +35,7 @@ const TABLE: &[(&str, [GridCell; 4])] = &[
     ("shed_everything",                      [ZERO,      ZERO, ZERO,       LEFT]),
     ("fork_chains",                          [ZERO,      ZERO, ZERO,       LEFT]),
     ("fork_bomb",                            [ZERO,      ZERO, ZERO,       LEFT]),
-    // In the group tier every child leaves, and breeds on.
+    // In the group tier every child leaves the group and keeps forking.
     ("breeding",                             [ZERO,      ZERO, ZERO,       LEFT]),
     ("changed_credentials",                  [ZERO,      ZERO, ZERO,       ZERO]),
     ("spawning_thread_exits",                [ZERO,      ZERO, ZERO,       LEFT]),
@@ -51,16 +51,16 @@ const TABLE: &[(&str, [GridCell; 4])] = &[
     ("kill_at_every_step",                   [ZERO,      ZERO, ZERO,       ZERO]),
     ("errno_at_every_step",                  [ZERO,      ZERO, ZERO,       ZERO]),
     ("pid_reuse",                            [ZERO,      ZERO, ZERO,       ZERO]),
-    // This fault sends no signal: the test itself ends the remaining processes.
+    // This fault sends no signal. The test itself ends the remaining processes.
     ("ledger_of_another_boot",               [ZERO,      ZERO, ZERO,       ZERO]),
     ("ledger_of_another_namespace",          [ZERO,      ZERO, ZERO,       ZERO]),
-    // The worker sheds the marker, so only its own record finds it; a cgroup finds it without.
+    // The worker sheds the marker, so only its own record identifies it. A cgroup finds it without the record.
     ("ledger_torn",                          [ZERO,      NEXT, NEXT,       NEXT]),
     ("ledger_truncated",                     [ZERO,      NEXT, NEXT,       NEXT]),
     ("ledger_bit_flipped",                   [ZERO,      NEXT, NEXT,       NEXT]),
     ("ledger_damaged_anywhere",              [ZERO,      ZERO, ZERO,       ZERO]),
     ("two_reapers",                          [ZERO,      NEXT, NEXT,       NEXT]),
-    // Undead while frozen, which is reported; gone after the thaw.
+    // The processes cannot die while they are frozen, which is reported. They are gone after the thaw.
     ("frozen_v1",                            [ZERO,      ZERO, ZERO,       ZERO]),
     ("frozen_v2",                            [ZERO,      ZERO, ZERO,       ZERO]),
     ("disk_full",                            [ZERO,      ZERO, ZERO,       ZERO]),
@@ -83,7 +83,7 @@ const TABLE: &[(&str, [GridCell; 4])] = &[
     ("many_starts",                          [ZERO,      ZERO, ZERO,       ZERO]),
     ("unprovable",                           [ZERO,      ZERO, ZERO,       ZERO]),
     ("forged_markers",                       [ZERO,      ZERO, ZERO,       ZERO]),
-    // The child of another user is the test's own to end.
+    // The test itself must end the child of another user.
     ("elevated_child",                       [ZERO,      ZERO, ZERO,       LEFT]),
     ("refused_calls",                        [ZERO,      ZERO, ZERO,       LEFT]),
     ("seized_shim",                          [ZERO,      ZERO, ZERO,       LEFT]),
@@ -93,11 +93,10 @@ const TABLE: &[(&str, [GridCell; 4])] = &[
     ("ten_thousand_spawns",                  [ZERO,      ZERO, ZERO,       ZERO]),
 ];
 
-/// Files that hold no fault of their own: shared things, the harness's own proof, and the basic faults
-/// once more for another user.
+/// Files without a fault: shared code, the harness's own tests, and the basic faults for another user.
 const NOT_FAULTS: [&str; 4] = ["mod", "expected", "harness", "unprivileged"];
 
-/// What the table says.
+/// Returns the cell of the table.
 pub(super) fn cell(fault: &str, tier: GridTier) -> GridCell {
     let row = TABLE.iter().find(|(name, _)| *name == fault);
     row.unwrap_or_else(|| panic!("the table has no row for {fault}")).1[tier.column()]

@@ -1,5 +1,5 @@
-//! A state directory below one that another user owns or may write to. A user who can rename it could replace our keeper, so
-//! it is refused, however private it is itself.
+//! A state directory below a directory that another user owns or may write to. A user who can rename the state
+//! directory could replace our keeper, so it is refused even if it is itself private.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -26,7 +26,7 @@ fn writable_by_everybody(case: &mut Case) {
     must_be_refused(case, &home, "chmod o-w");
 }
 
-/// As /tmp is: others can put something beside it, and not touch what is ours.
+/// A sticky directory like /tmp: others can create files beside ours, but cannot touch ours.
 fn sticky(case: &mut Case) {
     let home = home_of(case);
     fs::set_permissions(&home, Permissions::from_mode(0o1777)).expect("chmod");

@@ -1,4 +1,4 @@
-//! A PID namespace whose `/proc` is the outer one (`unshare -pf`, `nsenter -p`), so that its pids belong to other processes.
+//! A PID namespace whose `/proc` is the outer one (`unshare -pf`, `nsenter -p`), so its pids belong to other processes.
 //! The defect behind this test: custody harmed other processes, and workers survived.
 
 use std::process::Command;
@@ -7,7 +7,7 @@ use snakepit_proving::{Case, HostProcess, OpenAs};
 
 super::each_tier!(a_start_is_refused_in_words, a_cleanup_is_refused_and_touches_no_live_run);
 
-/// A host in a PID namespace of its own.
+/// Starts a host in a new PID namespace.
 fn host_in_a_namespace(case: &Case, unshare: &[&str]) -> HostProcess {
     let host = case.host_command();
     let mut command = Command::new("unshare");

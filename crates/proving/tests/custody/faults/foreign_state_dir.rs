@@ -1,4 +1,4 @@
-//! A state directory that another user owns, or may write to: refused or safe.
+//! A state directory that another user owns or may write to: refused or safe.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -54,7 +54,7 @@ fn must_be_refused_or_safe(case: &mut Case) {
     fs::remove_dir_all(state).expect("remove the directory");
 }
 
-/// Nobody else may put a run there for us to reap, or take ours away.
+/// Asserts that no other user can put a run there for us to reap, or take ours away.
 fn must_be_ours_alone(dir: &Path) {
     let meta = fs::metadata(dir).expect("the directory");
     let us = rustix::process::geteuid().as_raw();

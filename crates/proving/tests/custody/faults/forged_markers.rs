@@ -17,7 +17,8 @@ fn of_another_user(case: &mut Case) {
     }
     let mut host = case.host_with(2, "heir");
     super::leave_a_dead_run(case, &mut host);
-    // The shell that starts them ends, so they are orphans: only orphans would be ended for their marker alone.
+    // The shell that starts them ends and makes them orphans. Only orphans would be ended because of their marker
+    // alone.
     let script = "while :; do setsid sleep 300 & read -r line || exit; done";
     let mut forger = Command::new("sh");
     forger.args(["-c", script]).env("SNAKEPIT_RUN_ID", &host.run).uid(NOBODY).gid(NOBODY).current_dir("/");

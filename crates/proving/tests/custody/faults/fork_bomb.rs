@@ -1,4 +1,4 @@
-//! A fork bomb with a bound: 255 processes, some of which leave the group.
+//! A bounded fork bomb: 255 processes, some of which leave the group.
 
 use snakepit_proving::Case;
 

@@ -22,7 +22,7 @@ fn while_the_host_is_killed(case: &mut Case) {
     case.verdict();
 }
 
-/// No list is complete while they breed, so the machine's own count of births has to show it.
+/// Asserts that the chains fork. No list is complete meanwhile, so the machine's own count of forks must show it.
 fn must_breed(case: &Case) {
     let before = census::births();
     recheck(Deadline::patient(), "a thousand births", || (census::births() > before + 1000).then_some(()));

@@ -1,5 +1,4 @@
-//! The host forks a copy of itself, which holds all its descriptors: it neither keeps the run alive nor
-//! stops it.
+//! The host forks a copy of itself, which holds all its descriptors. The copy neither keeps the run alive nor stops it.
 
 use snakepit_proving::{Case, ObservedProcess};
 
@@ -12,7 +11,7 @@ fn that_outlives_the_host(case: &mut Case) {
     case.must_be_populated(9);
     host.kill();
     case.verdict();
-    // A run is dead when its host is, whatever locks the copy holds.
+    // A run is dead when its host is dead, whatever locks the copy holds.
     case.next_start();
     assert!(case.run_dirs().is_empty(), "the copy keeps the run's directory");
     assert!(copy.is_alive(), "a copy is none of custody's business");

@@ -1,5 +1,5 @@
-//! A worker that KILL cannot reach, in a frozen cgroup of version 1: reported as undead with its state,
-//! never called a success, and gone after the thaw.
+//! A worker that KILL cannot reach, in a frozen cgroup of version 1. It is reported as undead with its state, never
+//! called a success, and gone after the thaw.
 
 use snakepit_proving::cgroup::TestCgroup;
 use snakepit_proving::deadline::recheck;
@@ -53,7 +53,7 @@ fn when_the_host_is_killed(case: &mut Case) {
     case.verdict();
 }
 
-/// The reaper of the next start reports it too, and does not hang on it.
+/// The reaper of the next start reports the worker, too, and does not hang on it.
 fn at_the_next_start(case: &mut Case) {
     let Some((mut host, worker, freezer)) = freeze(case) else {
         return super::unproven("no freezer cgroup of version 1");

@@ -1,4 +1,4 @@
-//! A worker in a frozen cgroup of version 2: there KILL reaches it.
+//! A worker in a frozen cgroup of version 2, where KILL reaches it.
 
 use snakepit_proving::cgroup::TestCgroup;
 use snakepit_proving::deadline::recheck;

@@ -1,4 +1,4 @@
-//! The terminal goes away: SIGHUP to the host, which leads the session.
+//! The terminal hangs up: the host, which leads the session, gets SIGHUP.
 
 use std::os::unix::process::ExitStatusExt;
 

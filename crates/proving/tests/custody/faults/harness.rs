@@ -1,5 +1,5 @@
-//! The harness can fail: without custody its census finds every kind of escape, and it notices harm to a
-//! bystander. A proof that could not fail would prove nothing.
+//! The harness can fail: without custody, its census finds every kind of escape, and it notices harm to a bystander. A
+//! proof that could not fail would prove nothing.
 
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use snakepit_proving::bystander::Bystander;
 use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Case, Deadline, GridCell, GridTier, ObservedProcess, OpenAs, other_user};
 
-/// A hostile worker as a careless host would start it: with nothing that holds it.
+/// Starts a hostile worker as a careless host would, with nothing that holds it.
 fn without_custody(case: &Case, kind: &str, expected: usize) -> Child {
     let child = Command::new(case.hostile())
         .arg(kind)
@@ -68,7 +68,7 @@ fn chains_that_breed_faster_than_a_list_is_read_are_caught() {
     let mut child = without_custody(&case, "chains", 2);
     child.kill().expect("kill the worker");
     child.wait().expect("wait for the worker");
-    // No list is complete, but the lease cannot be had while one link lives.
+    // No list is complete, but the lease is not granted while one link lives.
     for _ in 0..100 {
         assert!(!case.tag().is_free(), "the lease was granted while chains were alive");
         std::thread::yield_now();
@@ -142,7 +142,8 @@ fn a_process_that_mentions_the_case_keeps_it_from_finishing() {
     case.finish();
 }
 
-/// A checkout may lie below a private home, and the tests run in it: who may not enter it can be a host all the same.
+/// A checkout may lie below a private home, and the tests run in it. A host of a user who may not enter it must still
+/// work.
 #[test]
 fn a_host_of_another_user_does_not_need_the_directory_of_the_tests() {
     if let Some(why) = other_user::refusal() {

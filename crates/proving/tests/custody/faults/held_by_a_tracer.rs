@@ -1,6 +1,6 @@
-//! A foreign debugger holds a child of a worker. When the child is dead, it cannot be reaped before the debugger detaches. The
-//! promise: nothing hangs. Or the debugger holds the keeper for longer than KILL is repeated. The promise: a process that is
-//! gone is not reported as a survivor.
+//! A foreign debugger holds a child of a worker. When the child is dead, it cannot be reaped before the debugger
+//! detaches. The promise: nothing hangs. In another case, the debugger holds the keeper for longer than KILL is
+//! repeated. The promise: a process that is gone is not reported as a survivor.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const IN_TIME: Duration = Duration::from_secs(8);
 
 super::each_tier!(when_the_worker_is_killed, when_the_run_is_stopped, when_it_is_the_keeper);
 
-/// In a namespace the kernel itself waits until every process is reaped.
+/// Reports whether the tier is the namespace tier, in which the kernel itself waits until every process is reaped.
 fn is_the_kernels(case: &Case) -> bool {
     let is_namespace = case.tier == GridTier::Namespace;
     if is_namespace {
@@ -63,10 +63,10 @@ fn when_it_is_the_keeper(case: &mut Case) {
         Err(error) => return super::unproven(&format!("nobody may be traced here: {error}")),
     };
     host.say("stop 100");
-    // The host's CONT.
+    // Waits for the CONT that the host sends.
     held.await_stop();
     case.workers_must_be_gone(Deadline::patient());
-    // KILL is repeated ten times, once in a tenth of a second.
+    // KILL is repeated ten times, every tenth of a second.
     let_pass(Duration::from_millis(1500));
     held.detach();
     let told = HostReply::parse(&host.hear().expect("an answer")).expect("stop");

@@ -1,5 +1,5 @@
-//! A worker that gets a copy of every descriptor of the host, including its connections to the keeper; and a worker that
-//! gets none, and so must have none.
+//! A worker that gets a copy of every descriptor of the host, including its connections to the keeper, and a worker
+//! that gets none and so must have none.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn every_descriptor(case: &mut Case) {
     case.verdict();
 }
 
-/// The caller may pick any number: keeper, shim and gate do not need it any more.
+/// The caller may choose any number, because keeper, shim and gate no longer need it.
 fn one_descriptor_at_every_number(case: &mut Case) {
     let mut host = case.host();
     for number in 4..64 {

@@ -7,7 +7,7 @@ use snakepit_proving::{Case, Deadline, GridTier, HostProcess, HostReply, OpenAs,
 
 super::each_tier!(host_dies, keeper_dies, shim_dies, whoever_takes_the_step_dies);
 
-/// How long the process at the step stands still, and when within that time the kill comes.
+/// How long the process pauses at the step, and when within that time the kill comes.
 const PAUSE_MILLIS: u64 = 150;
 const KILL_AFTER: Duration = Duration::from_millis(50);
 
@@ -31,13 +31,13 @@ fn from_outside(victim: Victim) {
     let cell = super::expected::cell("kill_at_every_step", GridTier::Namespace);
     let mut case = Case::new(&super::programs(), GridTier::Namespace, cell);
     for step in snakepit_custody::failpoint_steps().iter().filter(|step| !step.starts_with("keeper.")) {
-        // Both the first spawn and the one that is prepared meanwhile stand still.
+        // Both the first spawn and the one that is prepared meanwhile pause.
         case.options =
             OpenAs { failpoints: Some(format!("{step}=pause:{PAUSE_MILLIS}")), ..OpenAs::default() };
         let mut host = case.host();
         let keeper = host.keeper_process();
         host.say("spawn 1 stand");
-        // The moment itself is meant: the process is at the step, and nothing tells us so.
+        // The test needs this moment: the process is at the step, but no event reports it.
         let_pass(KILL_AFTER);
         match victim {
             Victim::Host => {}
@@ -80,13 +80,13 @@ fn at_every_step(case: &mut Case, action: &str) {
         let fault = SpawnFault::at(step, 2, action, case.dir());
         case.options = fault.options();
         let mut host = case.host();
-        // The keeper prepares the second worker while it serves the first: the fault may come in either.
+        // The keeper prepares the second worker while it serves the first, so the fault may come in either.
         let keeper = host.keeper_process();
         let heard = (0..2).map_while(|_| host.try_ask("spawn 1 stand")).count();
-        // A step that nobody takes would prove nothing.
+        // A step that is never taken would prove nothing.
         fault.must_have_come();
-        // From inside a PID namespace nobody outside can be killed; there the step fails instead, and the kill
-        // comes from outside below.
+        // From inside a PID namespace, processes outside cannot be killed. There the step fails instead, and another
+        // test kills from outside.
         let reaches = case.tier != GridTier::Namespace || step.starts_with("keeper.");
         match action {
             _ if !reaches => {}
@@ -107,7 +107,7 @@ fn at_every_step(case: &mut Case, action: &str) {
     }
 }
 
-/// A host that survived a fault inside a spawn can spawn again, with a new keeper if it has to.
+/// Asserts that a host that survived a fault inside a spawn can spawn again, if necessary with a new keeper.
 fn the_host_goes_on(case: &mut Case, host: &mut HostProcess, step: &str) {
     recheck(Deadline::patient(), &format!("a spawn after a fault at {step}"), || {
         match host.try_ask("spawn 1 stand") {
@@ -117,7 +117,7 @@ fn the_host_goes_on(case: &mut Case, host: &mut HostProcess, step: &str) {
             }
             // Refused while the keeper is being replaced.
             Some(HostReply::No(..)) => None,
-            // The fault was the host's death, after it had answered.
+            // The fault killed the host after it had answered.
             None => Some(()),
         }
     });

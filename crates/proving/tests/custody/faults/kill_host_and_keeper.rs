@@ -1,4 +1,4 @@
-//! `kill -9` of host and keeper in one moment: the shims are left to act.
+//! `kill -9` of host and keeper at the same moment: only the shims are left to act.
 
 use rustix::process::Signal;
 use snakepit_proving::Case;
@@ -18,7 +18,7 @@ pub(super) fn host_and_keeper(case: &mut Case) {
 fn keeper_first(case: &mut Case) {
     let mut host = case.host_with(3, "family");
     case.must_be_populated(9);
-    // The host has a moment to see that, and sweeps.
+    // The host has a moment to notice, and sweeps.
     case.who_left_may_end();
     host.keeper_process().end();
     host.kill();

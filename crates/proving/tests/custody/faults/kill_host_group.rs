@@ -1,4 +1,4 @@
-//! `kill -9` of the host's whole process group: the keeper is not in it.
+//! `kill -9` of the host's whole process group. The keeper is not in it.
 
 use rustix::process::{Pid, Signal, getpgid, kill_process_group};
 use snakepit_proving::Case;
@@ -18,7 +18,7 @@ fn kill_group(case: &mut Case) {
     let mut host = case.host_with(3, "family");
     case.must_be_populated(9);
     let pid = Pid::from_raw(host.process().pid()).expect("a pid");
-    // The harness made it the leader of a group; anything else would hit the test itself.
+    // The harness made the host the leader of a group. Any other group would include the test itself.
     assert_eq!(getpgid(Some(pid)).expect("getpgid"), pid);
     kill_process_group(pid, Signal::KILL).expect("kill the group");
     host.wait();

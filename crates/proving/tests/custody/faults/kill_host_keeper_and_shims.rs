@@ -1,4 +1,4 @@
-//! `kill -9` of host, keeper and all shims in one moment: nobody is left to act until the next start.
+//! `kill -9` of host, keeper and all shims at the same moment: no process is left to act until the next start.
 
 use snakepit_proving::{AllowedSurvivors, Case};
 
@@ -18,7 +18,7 @@ fn with_descendants_that_shed_the_marker(case: &mut Case) {
     case.must_be_populated(8);
     super::kill_all_of_custody(&mut host);
     case.verdict();
-    // Three of each worker, and all of them where neither a namespace nor a cgroup finds them.
+    // Three per worker, and all of them if neither a namespace nor a cgroup finds them.
     let survivors = if case.cell.allowed == AllowedSurvivors::Nobody { 0 } else { 6 };
     assert_eq!(case.tagged_processes().len(), survivors, "survivors: {:#?}", case.tagged_processes());
 }

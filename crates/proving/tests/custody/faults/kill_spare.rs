@@ -1,5 +1,5 @@
-//! The process that waits at the gate ahead of need is killed: no order is for it any more, and the next
-//! spawn gets another.
+//! The spare process that waits at the gate is killed. It gets no order any more, and the next spawn gets another
+//! process.
 
 use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Case, Deadline, HostProcess, ObservedProcess, census};
@@ -14,7 +14,7 @@ fn and_its_shim_sees_it(case: &mut Case) {
     must_go_on(case, &mut host);
 }
 
-/// The keeper has heard of the process's end, and not of the shim's.
+/// The keeper has learned of the process's end, but not of the shim's.
 fn while_its_shim_is_stopped(case: &mut Case) {
     let mut host = case.host();
     let (shim, waiting) = spare(&host);
@@ -42,12 +42,12 @@ fn must_go_on(case: &mut Case, host: &mut HostProcess) {
     case.verdict();
 }
 
-/// The one shim of a run without workers, and the process at its gate, once it waits there.
+/// Returns the only shim of a run without workers and the process at its gate, once that process waits there.
 pub(super) fn spare(host: &HostProcess) -> (ObservedProcess, ObservedProcess) {
     recheck(Deadline::patient(), "a process at the gate", || {
         let shim = host.shims().pop()?;
         let waiting = census::children(shim.pid()).pop()?;
-        // It makes a session of its own before it tells the keeper that it waits.
+        // The process creates its own session before it tells the keeper that it waits.
         let waits = waiting.pgid == waiting.pid && is_blocked_in_receive(waiting.pid);
         waits.then(|| Some((shim, ObservedProcess::open(waiting.pid).expect("pidfd_open")?)))?
     })

@@ -6,7 +6,7 @@ use snakepit_proving::{Case, is_quick, ledger};
 
 super::each_tier!(read_with_every_bit_flipped, reaped_with_a_byte_flipped);
 
-/// Reads only: every bit, with the orphans alive.
+/// Reads only: flips every bit while the orphans are alive.
 fn read_with_every_bit_flipped(case: &mut Case) {
     let living = super::ledger_of_another_boot::orphans_of_a_dead_run(case, 2);
     let dir = case.run_dirs().remove(0);
@@ -32,8 +32,8 @@ fn read_with_every_bit_flipped(case: &mut Case) {
     assert!(case.tag().is_free(), "survivors: {:#?}", case.tagged_processes());
 }
 
-/// Reaps: at each record, in magic, kind, identity, text and checksum, with one orphan that has the marker
-/// and one that only its record can find.
+/// Reaps after a change in each record, in magic, kind, identity, text and checksum. One orphan has the marker, and
+/// only its record identifies the other one.
 fn reaped_with_a_byte_flipped(case: &mut Case) {
     let slots = run_with_two_orphans(case).len() / ledger::SLOT;
     case.next_start();
@@ -70,7 +70,7 @@ fn run_with_two_orphans(case: &mut Case) -> Vec<u8> {
     ledger::read(&case.run_dirs()[0])
 }
 
-/// A run that could not be read to its end may be kept for a person to look at. The test is that person.
+/// Removes a run that could not be read to its end. Such a run may be kept for a person to inspect.
 pub(super) fn remove_what_was_left_for_a_person(case: &Case) {
     for dir in case.run_dirs() {
         fs::remove_dir_all(dir).expect("remove a damaged run");

@@ -1,8 +1,8 @@
-//! The reaper reads a ledger that is damaged at any byte or cut at any length: it kills the processes that intact records
-//! name and no others, and reports the damage.
+//! The reaper reads a ledger that is damaged at any byte or cut at any length. It kills exactly the processes that
+//! intact records name, and reports the damage.
 //!
-//! The ledger is a real run's; the processes that it names are stand-ins, so that a round costs no run. They
-//! carry no marker: only their records find them.
+//! The ledger is that of a real run. The processes that it names are stand-ins, so a round costs no run. They carry no
+//! marker, so only their records identify them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use snakepit_custody::ReapedRun;
 use snakepit_proving::ledger::{self, LedgerIdentity, SLOT};
 use snakepit_proving::{Case, Deadline, GridTier, ObservedProcess, rounds};
 
-/// The worker whose end is on record. Its number is an innocent's by now.
+/// The worker whose end is recorded. Its pid now belongs to a bystander.
 const ENDED: u64 = 3;
 
 #[test]
@@ -24,12 +24,12 @@ fn rounds_with_every_byte_flipped() {
     for byte in places(damaged.ledger.len()) {
         damaged.fill();
         let mut bytes = damaged.named();
-        // Every bit comes to its turn, in another byte each time.
+        // Every bit has its turn, each time in another byte.
         bytes[byte] ^= 1 << (byte % 8);
         let reaped = damaged.reap(&bytes);
         let (slot, trouble) = (byte / SLOT, reaped.trouble.unwrap_or_default());
         assert!(trouble.contains(&format!("record {slot} is corrupt")), "byte {byte}: {trouble:?}");
-        // Intent and record both name a worker, so that one of them is enough.
+        // Intent and record both name a worker, so one of them is enough.
         damaged.must_have_killed(&[1, 2].into(), &format!("byte {byte}"));
     }
     damaged.strike();
@@ -53,8 +53,8 @@ fn rounds_cut_at_every_length() {
     damaged.strike();
 }
 
-/// Every place in a ledger, in leaps that spread over all of its records, for as long as a test may take: a quiet
-/// machine comes to the end.
+/// Returns the places in a ledger in leaps that spread over all of its records, until the time limit of the test. A
+/// quiet machine visits every place.
 fn places(whole: usize) -> impl Iterator<Item = usize> {
     const LEAP: usize = 1217;
     assert!(!whole.is_multiple_of(LEAP), "leaps that come by every place");
@@ -73,13 +73,13 @@ struct DamagedRun {
     case: Case,
     run: PathBuf,
     ledger: Vec<u8>,
-    /// Of the workers 1 and 2.
+    /// The stand-ins of the workers 1 and 2.
     workers: [SubstituteProcess; 2],
     reused_pid: SubstituteProcess,
 }
 
 impl DamagedRun {
-    /// `None` where it cannot be proven.
+    /// Returns `None` if nothing can be proven here.
     fn set() -> Option<Self> {
         if snakepit_custody::probe().pidfs.is_err() {
             super::unproven("without pidfs a record alone kills nobody");
@@ -104,7 +104,7 @@ impl DamagedRun {
         Some(Self { case, run, ledger: bytes, workers, reused_pid })
     }
 
-    /// Puts others in place of the stand-ins that are gone.
+    /// Replaces the stand-ins that have ended.
     fn fill(&mut self) {
         for worker in &mut self.workers {
             if !worker.process.is_alive() {
@@ -113,7 +113,7 @@ impl DamagedRun {
         }
     }
 
-    /// The ledger, naming the stand-ins of now.
+    /// Returns the ledger with the identities of the current stand-ins.
     fn named(&self) -> Vec<u8> {
         let mut bytes = self.ledger.clone();
         for (key, worker) in (1..).zip(&self.workers) {
@@ -122,7 +122,7 @@ impl DamagedRun {
         bytes
     }
 
-    /// Lets the reaper find the run with this ledger.
+    /// Runs the reaper on the run with this ledger.
     fn reap(&self, bytes: &[u8]) -> ReapedRun {
         fs::create_dir(&self.run).expect("make the run's directory");
         fs::set_permissions(&self.run, fs::Permissions::from_mode(0o700)).expect("chmod");
@@ -153,7 +153,7 @@ impl DamagedRun {
     }
 }
 
-/// A process that does nothing, and has nothing of any run.
+/// A process that does nothing and has nothing of any run.
 struct SubstituteProcess {
     child: Child,
     process: ObservedProcess,

@@ -1,4 +1,4 @@
-//! A ledger of another boot: its numbers mean nothing now, so nobody gets a signal.
+//! A ledger of another boot. Its pids mean nothing now, so no process gets a signal.
 
 use snakepit_proving::{Case, ledger};
 
@@ -19,7 +19,7 @@ fn no_signal(case: &mut Case) {
     remove_cgroups_of_the_forgotten(case);
 }
 
-/// A dead run whose workers live on without marker, where the tier lets them. How many there are.
+/// Creates a dead run whose workers live on without marker, if the tier lets them. Returns how many there are.
 pub(super) fn orphans_of_a_dead_run(case: &mut Case, count: usize) -> usize {
     let mut host = case.host_with(count, "orphan");
     case.must_be_populated(count);
@@ -34,7 +34,7 @@ pub(super) fn orphans_of_a_dead_run(case: &mut Case, count: usize) -> usize {
     count
 }
 
-/// A run that was removed without a signal leaves its cgroup, which is nobody's any more.
+/// Removes the cgroup of a run that was removed without a signal. The cgroup belongs to no run any more.
 pub(super) fn remove_cgroups_of_the_forgotten(case: &Case) {
     for cgroup in case.cgroups() {
         snakepit_proving::cgroup::remove_tree(cgroup);

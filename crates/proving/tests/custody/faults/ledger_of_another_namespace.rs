@@ -1,4 +1,4 @@
-//! A ledger of another PID namespace: its numbers mean nothing here, so nobody gets a signal.
+//! A ledger of another PID namespace. Its pids mean nothing here, so no process gets a signal.
 
 use snakepit_proving::{Case, ledger};
 
@@ -15,7 +15,7 @@ fn no_signal(case: &mut Case) {
     let told = case.cleanup().expect("the reaper");
     assert_eq!(told["killed"], "", "{told:?}");
     assert_eq!(case.tagged_processes().len(), before, "nobody was signalled: {told:?}");
-    // Its own namespace may still clear it; put back what belongs here, and it is cleared.
+    // A cleanup in that namespace may still clear the run. With its original ledger, the run is cleared here.
     if dir.exists() {
         ledger::write(&dir, &original);
         case.next_start();

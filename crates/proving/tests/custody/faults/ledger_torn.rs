@@ -1,4 +1,4 @@
-//! A ledger whose last record was only half written: the rest of it counts.
+//! A ledger whose last record is incomplete. The rest of it still counts.
 
 use snakepit_proving::{Case, ledger};
 
@@ -9,7 +9,7 @@ fn torn_tail(case: &mut Case) {
         super::ledger_of_another_boot::orphans_of_a_dead_run(case, 1);
         let dir = case.run_dirs().remove(0);
         let mut bytes = ledger::read(&dir);
-        // A record as it would have been, up to where the write was cut.
+        // The beginning of a record whose write was cut.
         let last = bytes[bytes.len() - ledger::SLOT..].to_vec();
         bytes.extend_from_slice(&last[..length]);
         ledger::write(&dir, &bytes);

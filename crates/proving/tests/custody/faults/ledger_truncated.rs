@@ -1,5 +1,5 @@
-//! A ledger that ends too early, at every record and in the middle of each: processes with the marker are
-//! found without it, no other process is harmed, and the unreadable part is reported.
+//! A ledger that ends too early, at every record and in the middle of each. Processes with the marker are found without
+//! it, no other process is harmed, and the unreadable part is reported.
 
 use snakepit_proving::{Case, ledger};
 
@@ -13,8 +13,7 @@ fn cut_anywhere(case: &mut Case) {
         ledger::write(&case.run_dirs()[0], &bytes[..cut]);
         let entries = snakepit_custody::ledger(&case.state()).expect("the ledger");
         assert_eq!(entries.len(), 1, "cut at {cut}: {entries:#?}");
-        // A cut between two records looks like a ledger without further records, unless the first
-        // record is missing.
+        // A cut between two records looks like a ledger without further records, unless the first record is missing.
         let shows = cut == 0 || !cut.is_multiple_of(ledger::SLOT);
         assert!(!shows || !entries[0].trouble.is_empty(), "cut at {cut}: not reported: {entries:#?}");
 

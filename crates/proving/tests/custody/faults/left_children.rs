@@ -1,4 +1,4 @@
-//! A worker exits and leaves children: they are gone before `wait` returns.
+//! A worker exits and leaves children. They are gone before `wait` returns.
 
 use snakepit_proving::{Case, GridTier};
 
@@ -11,7 +11,7 @@ pub(super) fn gone_before_wait_returns(case: &mut Case) {
         case.note(&host);
         let told = host.ask(&format!("wait {}", worker.id)).expect("wait");
         case.workers_must_be_gone_already();
-        // Of its two children one has left the group.
+        // One of its two children has left the group.
         let survivors = usize::from(case.tier == GridTier::Group);
         assert_eq!(case.tagged_processes().len(), survivors, "survivors: {:#?}", case.tagged_processes());
         assert_eq!(told.get("code").map(String::as_str), Some("5"), "{told:?}");

@@ -1,5 +1,5 @@
-//! The keeper dies while the host is out of descriptors and cannot look for what the keeper left. The defect behind this
-//! test: the host closed the records of living processes, and never looked again.
+//! The keeper dies while the host is out of descriptors and cannot look for the processes that the keeper left. The
+//! defect behind this test: the host closed the records of living processes, and never looked again.
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use snakepit_proving::{Case, Deadline};

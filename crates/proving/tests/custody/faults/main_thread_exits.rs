@@ -1,5 +1,5 @@
-//! The host's main thread exits while others live: a zombie leader, a living process. The workers live on,
-//! nobody takes the run for dead, and they die with the process.
+//! The host's main thread exits while other threads live on: a zombie leader, but a living process. The workers live
+//! on, the run does not count as dead, and the workers die with the process.
 
 use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Case, CensusEntry, Deadline};

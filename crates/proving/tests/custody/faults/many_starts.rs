@@ -7,7 +7,7 @@ use snakepit_proving::{Case, HostProcess, ObservedProcess, rounds};
 
 super::each_tier!(at_once);
 
-/// What a start may take in that scene.
+/// The time limit of all these starts.
 const IN_TIME: Duration = Duration::from_secs(2);
 
 fn at_once(case: &mut Case) {
@@ -16,7 +16,7 @@ fn at_once(case: &mut Case) {
         let mut dead = case.host_with(1, "heir");
         super::kill_all_of_custody(&mut dead);
     }
-    // Started beforehand: what counts is the opening of their runs.
+    // The hosts are started in advance, because only the opening of their runs is measured.
     let mut hosts: Vec<HostProcess> = (0..rounds(60, 12)).map(|_| case.bare_host()).collect();
     let order = format!("open tier={} state={}", case.tier.name(), case.state().display());
     let began = Instant::now();
@@ -42,7 +42,7 @@ fn at_once(case: &mut Case) {
     case.verdict();
 }
 
-/// Live runs of one host, to be dropped with it.
+/// Opens live runs of one host, which are dropped with it.
 fn open_live_runs(case: &mut Case, count: usize) -> LiveRuns {
     let mut host = case.bare_host();
     let told =

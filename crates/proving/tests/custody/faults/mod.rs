@@ -1,4 +1,4 @@
-//! The faults, and what they share.
+//! The faults and their shared code.
 
 mod breeding;
 mod changed_credentials;
@@ -77,7 +77,7 @@ use snakepit_proving::cgroup::TestCgroup;
 use snakepit_proving::pidfd::hold_still;
 use snakepit_proving::{Case, Deadline, GridTier, HostProcess, ObservedProcess, OpenAs, Programs, unproven};
 
-/// Makes one test per tier for each of the named functions, which take the case.
+/// Defines one test per tier for each of the named functions, which take the case.
 macro_rules! each_tier {
     ($($body:ident),+ $(,)?) => { $(
         mod $body {
@@ -114,7 +114,7 @@ fn programs() -> Programs {
     }
 }
 
-/// The fault is the module's file: `grid::faults::<fault>::…`.
+/// Returns the fault, which is the name of the module's file: `grid::faults::<fault>::…`.
 fn fault_of(module: &str) -> &str {
     module.split("::").nth(2).expect("a module below faults")
 }
@@ -127,7 +127,7 @@ fn prove_with(module: &str, tier: GridTier, options: OpenAs, body: fn(&mut Case)
     prove_as(fault_of(module), tier, tier, options, body);
 }
 
-/// The same by the column of another tier.
+/// Like [`prove_with`], with the column of another tier.
 fn prove_as(fault: &str, tier: GridTier, column: GridTier, options: OpenAs, body: fn(&mut Case)) {
     if let Some(why) = tier.refusal(options.user) {
         return unproven(&why);
@@ -143,28 +143,28 @@ fn prove_as(fault: &str, tier: GridTier, column: GridTier, options: OpenAs, body
     case.finish();
 }
 
-/// Kills host, keeper and all shims as if in one moment: none sees another die.
+/// Kills host, keeper and all shims almost simultaneously, so that none sees another die.
 fn kill_all_of_custody(host: &mut HostProcess) {
     for process in kill_all_of_custody_but_wait_for_none(host) {
         process.must_end("a killed part of custody");
     }
 }
 
-/// The same, and nobody of custody is left who holds the run's lock: not even a process that was only
-/// prepared for a worker to come, which dies with its shim.
+/// Like [`kill_all_of_custody`], and waits until no process of custody holds the run's lock. Such a process may have
+/// been prepared for a future worker; it dies with its shim.
 fn leave_a_dead_run(case: &Case, host: &mut HostProcess) {
     kill_all_of_custody(host);
     case.custody_must_be_gone(Deadline::patient());
 }
 
-/// The same where a shim cannot end yet, because a process of its namespace cannot.
+/// Like [`kill_all_of_custody`], for a shim that cannot end yet because a process of its namespace cannot.
 fn kill_all_of_custody_but_wait_for_none(host: &mut HostProcess) -> Vec<ObservedProcess> {
     let keeper = host.keeper_process();
     host.process().signal(Signal::STOP);
     hold_still([&keeper]);
     let shims = host.shims();
-    // The keeper comes last: its end orphans the groups of the shims, and the kernel continues stopped processes
-    // in orphaned groups.
+    // The keeper comes last: its end orphans the groups of the shims, and the kernel continues stopped processes in
+    // orphaned groups.
     let all: Vec<ObservedProcess> = shims.into_iter().chain(std::iter::once(keeper)).collect();
     hold_still(&all);
     for process in &all {
@@ -174,7 +174,7 @@ fn kill_all_of_custody_but_wait_for_none(host: &mut HostProcess) -> Vec<Observed
     all
 }
 
-/// Kills the workers' main processes too, so that nothing but the ledger is left of them.
+/// Kills the workers' main processes, too. Only the ledger is left of them.
 fn kill_everybody(host: &mut HostProcess) {
     let workers: Vec<ObservedProcess> = host
         .workers

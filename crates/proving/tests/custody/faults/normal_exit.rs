@@ -1,4 +1,4 @@
-//! The host returns from `main`; dropping the run ends it.
+//! The host returns from `main`. Dropping the run ends it.
 
 use snakepit_proving::Case;
 

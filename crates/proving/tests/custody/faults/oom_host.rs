@@ -1,4 +1,5 @@
-//! The kernel kills the host for its memory, inside a memory cgroup: everything goes, siblings do not.
+//! The kernel kills the host for its memory, inside a memory cgroup. Everything that it started ends, but its siblings
+//! live on.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -7,7 +8,7 @@ use snakepit_proving::cgroup::TestCgroup;
 
 super::each_tier!(out_of_memory);
 
-/// Room for the host, the keeper, shims and workers, and far below what the host will eat.
+/// Enough for the host, the keeper, shims and workers, but far less than the host will allocate.
 pub(super) const LIMIT: u64 = 96 << 20;
 
 fn out_of_memory(case: &mut Case) {

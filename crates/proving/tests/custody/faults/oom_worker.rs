@@ -1,4 +1,4 @@
-//! The kernel kills one worker for its memory, inside a memory cgroup: the others and the host live on.
+//! The kernel kills one worker for its memory, inside a memory cgroup. The others and the host live on.
 
 use snakepit_proving::Case;
 use snakepit_proving::cgroup::TestCgroup;

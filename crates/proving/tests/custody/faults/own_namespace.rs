@@ -1,11 +1,11 @@
-//! A worker makes a PID namespace of its own and leaves a process there that entered it from outside: orphans of one
-//! namespace with a parent in another.
+//! A worker creates a PID namespace and leaves a process there that entered it from outside: orphans of one namespace
+//! with a parent in another.
 
 use snakepit_proving::{Case, GridTier};
 
 super::each_tier!(when_the_host_is_killed, when_the_run_is_stopped);
 
-/// Worker, maker of the namespace, its init, and who has entered it.
+/// The worker, the creator of the namespace, its init, and the process that has entered it.
 const PROCESSES: usize = 4;
 
 fn when_the_host_is_killed(case: &mut Case) {
@@ -24,7 +24,7 @@ fn when_the_run_is_stopped(case: &mut Case) {
     judge(case);
 }
 
-/// In the group tier the init is killed with its group, and with it the processes that left the group.
+/// In the group tier, the init is killed with its group, and with it the processes that left the group.
 fn judge(case: &mut Case) {
     if case.tier == GridTier::Group {
         assert!(

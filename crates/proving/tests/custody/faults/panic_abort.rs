@@ -1,4 +1,4 @@
-//! The host panics where nothing can unwind, and aborts.
+//! The host panics where unwinding is impossible, and aborts.
 
 use std::os::unix::process::ExitStatusExt;
 

@@ -7,7 +7,7 @@ use snakepit_proving::{Case, Deadline};
 super::each_tier!(of_a_dead_run, of_a_worker_that_has_ended);
 
 fn reuse(pid: i32) -> ReusedPid {
-    // The number is free once its last owner has been reaped, and no event reports that.
+    // The pid is free once its last owner has been reaped, and no event reports that.
     recheck(Deadline::patient(), "a chance to reuse the number", || ReusedPid::with_pid(pid))
 }
 
@@ -42,7 +42,7 @@ fn of_a_worker_that_has_ended(case: &mut Case) {
     let worker = host.spawn(1, "exit 0 0").remove(0);
     host.ask(&format!("wait {}", worker.id)).expect("wait");
     let innocents = [reuse(worker.pid), reuse(worker.shim)];
-    // Each of these may be refused; none may reach the number's new owner.
+    // Each of these may be refused, but none may reach the new owner of the pid.
     for order in ["signal {} 9", "kill {}", "stop-one {} 10"] {
         drop(host.ask(&order.replace("{}", &worker.id)));
         for reused_pid in &innocents {

@@ -1,4 +1,4 @@
-//! The host calls `process::exit`: nothing is dropped, nothing unwinds.
+//! The host calls `process::exit`. Nothing is dropped, nothing unwinds.
 
 use snakepit_proving::Case;
 

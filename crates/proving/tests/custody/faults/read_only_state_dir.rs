@@ -1,5 +1,5 @@
-//! The state directory is on a read-only file system, or closed to us, or becomes so under a run: nothing
-//! can be recorded, so nothing is started, until it can be again.
+//! The state directory is on a read-only file system or closed to us, or becomes so during a run. As long as nothing
+//! can be recorded, nothing is started.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -50,7 +50,7 @@ fn when_the_run_ends(case: &mut Case) {
     assert!(case.run_dirs().is_empty(), "with the disk healed, the next start clears the run");
 }
 
-/// Nothing of the one run can be written from here on.
+/// Makes everything of the only run read-only.
 fn freeze(case: &Case) -> Option<ImmutablePaths> {
     let frozen = snakepit_proving::is_root().then(|| ImmutablePaths::run(&case.run_dirs()[0])).flatten();
     if frozen.is_none() {
@@ -63,8 +63,8 @@ fn must_say_why(refusal: &str) {
     assert!(refusal.contains("ledger") && refusal.contains("not permitted"), "what is wrong: {refusal}");
 }
 
-/// The ledger cannot be written. A worker's end is still reported, and once the ledger can be written, it is recorded before
-/// the next worker.
+/// Asserts that a worker's end is still reported while the ledger cannot be written. Once the ledger can be written,
+/// the end is recorded before the next worker.
 pub(super) fn must_heal(case: &mut Case, host: &mut HostProcess, heal: impl FnOnce()) {
     let ended = host.workers[0].clone();
     host.ask(&format!("kill {}", ended.id)).expect("kill");

@@ -1,6 +1,6 @@
-//! The kernel refuses newer system calls to the host and to all that it starts, as containers' seccomp profiles do: what
-//! the default profiles of Docker and containerd leave is enough for every tier but `namespace`. The promise: what
-//! can be had works.
+//! The kernel refuses newer system calls to the host and to all processes that it starts, as containers' seccomp
+//! profiles do. The calls that the default profiles of Docker and containerd allow are enough for every tier except
+//! `namespace`. The promise: whatever can work, works.
 
 use snakepit_proving::{Case, GridTier, OpenAs, RefusedSyscall};
 
@@ -12,7 +12,7 @@ const fn refuse(call: i64, errno: i32) -> RefusedSyscall {
     RefusedSyscall { call, bits: 0, errno }
 }
 
-/// Makes one test per tier for each list of refusals.
+/// Defines one test per tier for each list of refusals.
 macro_rules! each_tier_under {
     ($($name:ident: $refused:expr),+ $(,)?) => { $(
         mod $name {
@@ -64,7 +64,7 @@ fn works(tier: GridTier, refused: &[RefusedSyscall]) {
     let mut case = Case::with(&super::programs(), tier, cell, options);
     let mut host = case.host_with(2, "family");
     case.must_be_populated(6);
-    // A worker that holds nothing of another's: the gate of a sibling would not close.
+    // A worker that inherited something from a sibling would keep the sibling's gate open.
     let worker = host.spawn(1, "exit 3 0").remove(0);
     let told = host.ask(&format!("wait {}", worker.id)).expect("wait");
     assert_eq!(told.get("code").map(String::as_str), Some("3"), "{told:?}");

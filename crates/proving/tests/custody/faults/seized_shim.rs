@@ -1,11 +1,11 @@
-//! A daemon of a worker seizes the shim with ptrace and holds it: the shim hears neither its worker's end nor any
-//! order. The keeper does, and ends it. The promise: nothing hangs, and nothing outlives its owner.
+//! A daemon of a worker seizes the shim with ptrace and holds it: the shim notices neither its worker's end nor any
+//! order. The keeper notices both, and ends the shim. The promise: nothing hangs, and nothing outlives its owner.
 
 use std::time::{Duration, Instant};
 
 use snakepit_proving::Case;
 
-/// The keeper waits about a second for a shim that stands still.
+/// The keeper waits about a second for a shim that does not run.
 const IN_TIME: Duration = Duration::from_secs(8);
 
 super::each_tier!(

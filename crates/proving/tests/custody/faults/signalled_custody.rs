@@ -1,6 +1,6 @@
-//! A worker signals its shim and its keeper. Only KILL ends them, a signal to the process at the gate does not reach the
-//! program that it becomes, and a killed shim is reported as such. The promise: the reported end of a worker is the real
-//! one.
+//! A worker signals its shim and its keeper. Only KILL ends them, a signal to the process at the gate does not reach
+//! the program that the process becomes, and a killed shim is reported as such. The promise: the reported end of a
+//! worker is the real one.
 
 use snakepit_proving::{Case, ObservedProcess};
 
@@ -10,7 +10,7 @@ fn with_everything_that_can_be_blocked(case: &mut Case) {
     let mut host = case.host_with(1, "signaller");
     let worker = host.workers[0].clone();
     assert!(ObservedProcess::of(worker.shim).is_alive() && host.keeper_process().is_alive());
-    // The next one is started by the same keeper.
+    // The same keeper starts the next worker.
     let next = host.spawn(1, "exit 3 0").remove(0);
     let told = host.ask(&format!("wait {}", next.id)).expect("wait");
     assert_eq!(told.get("code").map(String::as_str), Some("3"), "{told:?}");
@@ -44,7 +44,7 @@ fn at_the_gate(case: &mut Case) {
     case.verdict();
 }
 
-/// SIGXFSZ would end the keeper without a word; the refused write is an error of the spawn.
+/// SIGXFSZ would end the keeper without a word. Instead, the refused write is an error of the spawn.
 fn with_a_limit_on_files(case: &mut Case) {
     let mut host = case.host();
     let keeper = rustix::process::Pid::from_raw(host.keeper.expect("a keeper"));

@@ -17,12 +17,12 @@ fn random_kill(case: &mut Case) {
     let log = case.dir().join("storm.log");
     fs::write(&log, "").expect("the storm's log");
     fs::set_permissions(&log, Permissions::from_mode(0o666)).expect("chmod");
-    // The shim tier is the default; the others share its code.
+    // The shim tier is the default. The others share its code.
     let rounds = if case.tier == GridTier::Shim { rounds(1000, 60) } else { rounds(250, 20) };
     for round in 0..rounds {
         let mut host = case.host();
         host.ask(&format!("storm 4 {} {}", case.state().display(), log.display())).expect("storm");
-        // The moment is random on purpose; nothing is awaited.
+        // The moment is random on purpose. This does not wait for an event.
         let_pass(Duration::from_micros(random::below(LONGEST_MICROS)));
         strike(&mut host, round);
         case.workers_must_be_gone(Deadline::patient());
@@ -37,7 +37,7 @@ fn random_kill(case: &mut Case) {
     assert!(ran > rounds, "the storm was none: {ran} workers in {rounds} rounds");
 }
 
-/// The host, the keeper first, or both in one moment, by turns.
+/// Kills in turns the host, the keeper first, or both at the same moment.
 fn strike(host: &mut HostProcess, round: usize) {
     let keeper: ObservedProcess = host.keeper_process();
     match round % 3 {

@@ -1,5 +1,4 @@
-//! The thread that spawned, and the thread that opened the run, exit: the workers live on, and die with
-//! the process.
+//! The thread that spawned, and the thread that opened the run, exit. The workers live on, and die with the process.
 
 use snakepit_proving::Case;
 
@@ -20,7 +19,7 @@ fn opening_thread(case: &mut Case) {
 
 fn must_live_on(case: &mut Case, mut host: snakepit_proving::HostProcess) {
     case.note(&host);
-    // A parent-death signal would have come with the thread's end, which is long past after this.
+    // A parent-death signal would come with the thread's end, which is long past after this spawn.
     host.spawn(1, "family");
     case.note(&host);
     case.must_be_populated(12);

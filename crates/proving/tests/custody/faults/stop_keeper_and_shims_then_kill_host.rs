@@ -1,5 +1,5 @@
-//! SIGSTOP of keeper and shims, then `kill -9` of the host. In the namespace tier the kernel alone ends
-//! everything; elsewhere the next start does, or the stopped ones once they go on.
+//! SIGSTOP of keeper and shims, then `kill -9` of the host. In the namespace tier, the kernel alone ends everything.
+//! Elsewhere, the next start does, or the stopped processes once they continue.
 
 use rustix::process::Signal;
 use snakepit_proving::{Case, Deadline};

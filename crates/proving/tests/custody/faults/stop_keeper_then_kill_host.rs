@@ -1,4 +1,4 @@
-//! SIGSTOP of the keeper, then `kill -9` of the host: the shims notice by themselves.
+//! SIGSTOP of the keeper, then `kill -9` of the host: the shims notice without the keeper.
 
 use rustix::process::Signal;
 use snakepit_proving::{Case, Deadline};
@@ -12,7 +12,7 @@ pub(super) fn stopped_keeper(case: &mut Case) {
     super::hold_still([&keeper]);
     host.kill();
     case.workers_must_be_gone(Deadline::patient());
-    // Only now may it go on; then it finds nobody left and ends.
+    // Only now may the keeper continue. It finds no process and ends.
     keeper.signal(Signal::CONT);
     case.verdict();
 }

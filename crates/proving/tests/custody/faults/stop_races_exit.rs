@@ -1,4 +1,4 @@
-//! A stop races a worker's own exit: everyone gets the same status, and nothing is killed twice.
+//! A stop races a worker's own exit. All callers get the same status, and nothing is killed twice.
 
 use snakepit_proving::{Case, rounds};
 

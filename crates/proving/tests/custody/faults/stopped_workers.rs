@@ -1,4 +1,4 @@
-//! Workers that are stopped: TERM stays pending with them, KILL does not.
+//! Workers that are stopped. TERM stays pending for them, KILL does not.
 
 use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Case, Deadline, HostProcess};
@@ -22,7 +22,7 @@ pub(super) fn then_the_host_is_killed(case: &mut Case) {
 
 pub(super) fn then_the_run_is_stopped(case: &mut Case) {
     let mut host = stopped(case);
-    // CONT goes with TERM: they end within the grace, none needs KILL.
+    // CONT comes with TERM: the workers end within the grace period, and none needs KILL.
     let told = host.ask("stop 20000").expect("stop");
     assert_eq!((told["killed"].as_str(), told["survivors"].as_str()), ("0", ""), "{told:?}");
     case.workers_must_be_gone_already();

@@ -1,4 +1,4 @@
-//! A worker makes cgroups below its own: they go with it. The promise: nothing is left, cgroups included.
+//! A worker creates cgroups below its own. They are removed with it. The promise: nothing is left, not even a cgroup.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +66,7 @@ fn gone_after_the_shim_is_killed() {
     });
 }
 
-/// A threaded cgroup does not list its processes; the one above it does.
+/// A threaded cgroup does not list its processes. The cgroup above it does.
 #[test]
 fn a_threaded_cgroup_hides_no_process_from_the_reaper() {
     with_a_cgroup(|case, mut host, cgroup| {
@@ -95,7 +95,7 @@ fn with_a_cgroup(body: fn(&mut Case, HostProcess, PathBuf)) {
     case.finish();
 }
 
-/// What workers have made below their own cgroups.
+/// Returns the cgroups that workers have created below their own.
 fn made_by_workers(cgroup: &Path) -> Vec<PathBuf> {
     let dirs = |path: &Path| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! A symbolic link in place of the state directory, of its `runs`, or of a run: what it points to keeps
-//! everything it has.
+//! A symbolic link in place of the state directory, of its `runs`, or of a run. The target of the link keeps
+//! everything.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -31,11 +31,11 @@ fn in_place_of_a_run(case: &mut Case) {
     make_private(&case.state().join("runs"));
     symlink(victim.join("runs").join(RUN), case.state().join("runs").join(RUN)).expect("symlink");
     nothing_is_taken_from(case, &victim);
-    // It stays for a person to look at, or goes; both are fine as long as it is not followed.
+    // The link may stay for a person to inspect, or be removed, as long as it is not followed.
     let _ = fs::remove_file(case.state().join("runs").join(RUN));
 }
 
-/// Somebody else's directory that looks like a state directory with one dead run.
+/// Creates another user's directory that looks like a state directory with one dead run.
 fn victim(case: &Case) -> PathBuf {
     let victim = case.dir().join("victim");
     let run = victim.join("runs").join(RUN);

@@ -1,4 +1,4 @@
-//! Ten thousand spawns: no zombie, no descriptor, no process is left of them.
+//! Ten thousand spawns leave no zombie, no descriptor and no process.
 
 use snakepit_proving::{Case, rounds};
 

@@ -1,5 +1,5 @@
-//! The host is in a threaded cgroup, below which none can be made that takes processes: `auto` goes without. The promise:
-//! what can be had works.
+//! The host is in a threaded cgroup. No cgroup that takes processes can be created below it, so `auto` works without
+//! one. The promise: whatever can work, works.
 
 use snakepit_proving::cgroup::TestCgroup;
 use snakepit_proving::{Case, GridTier};
@@ -14,7 +14,7 @@ fn auto_goes_without() {
     let threads = group.dir().join("threads");
     std::fs::create_dir(&threads).expect("make a cgroup");
     std::fs::write(threads.join("cgroup.type"), "threaded").expect("make it threaded");
-    // A process is in its threads' common domain: the shim tier is what is left.
+    // A process is in the common domain of its threads. Only the shim tier is left.
     let mut case =
         Case::new(&super::programs(), GridTier::Auto, expected::cell("threaded_cgroup", GridTier::Auto));
     let mut host = case.bare_host();

@@ -1,5 +1,5 @@
-//! A cleanup in another time namespace, where every start time differs. The defect behind this test: the cleanup killed a
-//! live run of another host.
+//! A cleanup in another time namespace, where every start time differs. The defect behind this test: the cleanup killed
+//! a live run of another host.
 
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn cleanup_elsewhere(case: &Case, options: &OpenAs) -> std::collections::BTreeMa
     told
 }
 
-/// Both sides without the inode that would decide alone.
+/// Hides the pidfs inode from both sides, which would be decisive on its own.
 fn without_pidfs(case: &mut Case) {
     case.options.failpoints = Some("look.no_pidfs=errno:38".to_owned());
 }

@@ -1,4 +1,4 @@
-//! A host whose umask forbids nothing: the state is closed to others all the same.
+//! A host whose umask forbids nothing. Its state is still closed to other users.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -6,7 +6,7 @@ use snakepit_proving::{Case, GridTier, OpenAs, private_mount};
 
 use super::expected;
 
-/// Makes one test per tier for each fault, with privileges dropped.
+/// Defines one test per tier for each fault, with privileges dropped.
 macro_rules! as_nobody {
     ($($fault:ident: $body:ident),+ $(,)?) => { $(
         mod $fault {
@@ -54,7 +54,7 @@ as_nobody!(
     left_children: gone_before_wait_returns,
 );
 
-/// `hidepid=1`, which systemd calls `ProtectProc=noaccess`: who is above the host cannot be read.
+/// `hidepid=1`, which systemd calls `ProtectProc=noaccess`: the processes above the host cannot be read.
 #[test]
 fn where_proc_forbids_a_look_at_others() {
     if let Some(why) = private_mount::refusal() {
@@ -79,13 +79,13 @@ fn prove(fault: &str, tier: GridTier, body: fn(&mut Case)) {
     if let Some(why) = other_user::refusal() {
         return super::unproven(&why);
     }
-    // Without a cgroup that is ours, `auto` is the shim tier and promises what that promises.
+    // Without a cgroup of its own, `auto` is the shim tier and promises the same.
     let column = if tier == GridTier::Auto { GridTier::Shim } else { tier };
     let options = OpenAs { user: Some(NOBODY), ..OpenAs::default() };
     super::prove_as(fault, tier, column, options, body);
 }
 
-/// A cgroup that was delegated to the user stands behind `auto` as root's own does.
+/// For `auto`, a cgroup that was delegated to the user works like root's own.
 #[test]
 fn a_delegated_cgroup_finds_those_who_shed_the_marker() {
     if let Some(why) = other_user::refusal() {

@@ -1,5 +1,5 @@
-//! A process that may belong to a dead run, but cannot be proven to, is left alone and reported, and its record stays. The
-//! defect behind this test: the reaper reported that nothing was left alive.
+//! A process that may belong to a dead run, without proof, is left alone and reported, and its record stays. The defect
+//! behind this test: the reaper reported that nothing was left alive.
 
 use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Case, Deadline, GridCell, GridTier, OpenAs, cgroup};
@@ -15,14 +15,14 @@ fn members_of_a_group_without_leader(case: &mut Case) {
     let mut host = case.host_with(2, "bare");
     case.must_be_populated(4);
     super::leave_a_dead_run(case, &mut host);
-    // The leaders die with their shims; while one is there, it proves whose its group is.
+    // The leaders die with their shims. As long as a leader exists, it proves to which run its group belongs.
     let leaders: Vec<i32> = host.workers.iter().map(|worker| worker.pid).collect();
     recheck(Deadline::patient(), "the end of the leaders", || {
         leaders.iter().all(|leader| snakepit_proving::CensusEntry::read(*leader).is_none()).then_some(())
     });
     let told = case.cleanup().expect("the reaper");
     match case.tier {
-        // The namespace ends with its init, and a cgroup proves whose they are.
+        // The namespace ends with its init, and a cgroup proves to which run the processes belong.
         GridTier::Namespace => assert!(case.tag().is_free(), "{told:?}"),
         GridTier::Auto if host.cgroup.is_some() => {
             assert_eq!((told["clean"].as_str(), told["removed"].as_str()), ("true", "1"), "{told:?}");
@@ -43,9 +43,10 @@ fn members_of_a_group_without_leader(case: &mut Case) {
     case.verdict();
 }
 
-/// The init of many containers reaps nobody. A leader that has ended and is not reaped proves whose its group is.
+/// In many containers, init does not reap. A leader that has ended but is not reaped proves to which run its group
+/// belongs.
 fn members_of_a_group_whose_leader_is_not_reaped(case: &mut Case) {
-    // What custody leaves becomes ours, and we reap nobody before the verdict.
+    // The processes that custody leaves become our children, and we reap none before the verdict.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("become a subreaper");
     let mut host = case.host_with(2, "bare");
     case.must_be_populated(4);
@@ -66,7 +67,7 @@ fn a_cgroup_whose_ledger_is_gone(case: &mut Case) {
         assert_eq!(told["clean"], "true", "{told:?}");
         assert!(case.tag().is_free(), "survivors: {:#?}", case.tagged_processes());
     }
-    // Without a cgroup nothing in the world says whose they are.
+    // Without a cgroup, nothing shows to which run the processes belong.
     case.end_survivors_and_go_on();
     case.verdict();
 }
@@ -101,7 +102,7 @@ fn a_process_that_cannot_be_looked_into_is_reported() {
     if !snakepit_proving::is_root() {
         return super::unproven("needs a user to become");
     }
-    // A user of its own: the processes of other tests' users that cannot be looked into would be reported, too.
+    // A separate user, because unreadable processes of other tests' users would be reported, too.
     let options = OpenAs { user: Some(47_011), ..OpenAs::default() };
     let mut case = Case::with(&super::programs(), GridTier::Shim, GridCell::SHED_NEXT, options);
     let mut host = case.host_with(1, "undumpable");

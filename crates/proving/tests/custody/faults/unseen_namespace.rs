@@ -1,5 +1,5 @@
-//! A cleanup from another PID namespace cannot see whether a process of a dead run is left. The defect behind this test:
-//! the cleanup removed the records of living processes, and reported success.
+//! A cleanup from another PID namespace cannot see whether a process of a dead run is left. The defect behind this
+//! test: the cleanup removed the records of living processes, and reported success.
 
 use std::process::Command;
 
@@ -43,14 +43,14 @@ fn a_run_goes_with_its_namespace(case: &mut Case) {
         return super::unproven("only root makes PID namespaces for sure");
     }
     if case.tier == GridTier::Namespace {
-        // Its shims could not be counted from outside; the other tiers show the same.
+        // The shims of this tier cannot be counted from outside. The other tiers show the same.
         return;
     }
     let mut inside = host_in_a_namespace(case);
     let told = inside.try_open(case.tier, &case.state(), &OpenAs::default()).expect("a run there");
     case.note_run(&told["run"]);
     inside.spawn(2, "stand");
-    // Its lock is held: a live run of elsewhere.
+    // The run's lock is held, so it is a live run of another namespace.
     assert_eq!(case.cleanup().expect("a cleanup here")["runs"], "0");
     // The first process of the namespace ends all others with it, and no process is left to clear the run.
     inside.kill();

@@ -1,10 +1,10 @@
-//! A host exits without stopping its engine: the keeper and the guards in the runtime stop it.
+//! A host exits without stopping its engine. The keeper and the guards in the runtime stop it.
 
 use rustix::process::Signal;
 
 use super::EmbedderProcess;
 
-/// Dies in this way; the status, or the signal that it died of.
+/// Starts a host that dies in this way. Returns its status, or the signal that it died of, and its output.
 fn dies(how: &str, runtime: &str) -> (Option<i32>, Option<i32>, Vec<String>) {
     let (how, runtime) = (format!("how={how}"), format!("runtime={runtime}"));
     let ended = EmbedderProcess::start(&["death", &how, &runtime]).end();

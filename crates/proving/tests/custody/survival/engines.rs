@@ -1,4 +1,4 @@
-//! Engines without a script: manual cleanup, stops that nobody awaits, and two engines at a time.
+//! Engines without a script: manual cleanup, stops that are not awaited, and two engines at a time.
 
 use super::EmbedderProcess;
 

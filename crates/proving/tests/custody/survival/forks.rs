@@ -1,4 +1,4 @@
-//! A library forks the host: whatever the copy does, the engine continues to serve.
+//! A library forks the host. Whatever the copy does, the engine continues to serve.
 
 use super::EmbedderProcess;
 

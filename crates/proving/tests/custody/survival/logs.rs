@@ -52,7 +52,7 @@ fn a_log_that_panics_during_the_shutdown_changes_neither_the_status_nor_the_orde
 #[test]
 fn a_log_that_panics_at_everything_still_leaves_nothing() {
     let ended = EmbedderProcess::start(&["script", "log=always-panics", "exit=stop"]).end();
-    // It panics in destructors, too, where Rust gives up.
+    // The subscriber also panics in destructors, where Rust aborts.
     assert!(ended.status.is_some() || ended.signal == Some(6), "{:#?}", ended.lines);
     assert!(ended.steps().len() <= ALL_STEPS.len());
 }

@@ -1,4 +1,5 @@
-//! What the lifecycle survives: signals in every step, wrappers, forks, deaths, and engines that end while others begin.
+//! What the lifecycle survives: signals in every step, wrappers, forks, deaths, and engines that end while others
+//! begin.
 //!
 //! This file has the host that embeds the engine, and the assertion that nothing is left once the host has ended.
 
@@ -20,21 +21,21 @@ use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Deadline, HostProcess, OpenAs, census, random};
 use tempfile::TempDir;
 
-/// The program `proving-embedder`, which runs.
+/// A running program `proving-embedder`.
 struct EmbedderProcess {
     host: HostProcess,
     home: TempDir,
     lines: Vec<String>,
 }
 
-/// How it ended.
+/// How the process ended.
 struct ProcessEnd {
-    /// The exit status; none if a signal killed it.
+    /// The exit status, or `None` if a signal killed the process.
     status: Option<i32>,
-    /// The signal that killed it.
+    /// The signal that killed the process.
     signal: Option<i32>,
     lines: Vec<String>,
-    /// How long it took from the moment that its end was awaited.
+    /// The time from the moment when the test began to wait for the end.
     took: Duration,
 }
 
@@ -54,7 +55,7 @@ impl EmbedderProcess {
         Self { host: HostProcess::start(command, &OpenAs::default()), home, lines: Vec::new() }
     }
 
-    /// Reads until it says this.
+    /// Reads until a line begins with this text.
     fn until(&mut self, start: &str) -> String {
         loop {
             let line = self.host.hear();
@@ -75,7 +76,7 @@ impl EmbedderProcess {
         self.host.process().signal(signal);
     }
 
-    /// Waits for its end, and proves that nothing is left: no process of it, and no run.
+    /// Waits for the end of the process and proves that nothing is left: none of its processes, and no run.
     fn end(mut self) -> ProcessEnd {
         use std::os::unix::process::ExitStatusExt;
         let began = Instant::now();
@@ -88,7 +89,7 @@ impl EmbedderProcess {
         ProcessEnd { status: ended.code(), signal: ended.signal(), lines: self.lines, took }
     }
 
-    /// Who is killed leaves the rest to the keeper, which needs a moment.
+    /// Waits until nothing is left. A killed process leaves the rest to the keeper, which needs a moment.
     fn must_be_gone(&self) {
         let words = [self.home.path().to_string_lossy().into_owned()];
         recheck(Deadline::patient(), "the end of everything that it started", || {
@@ -116,7 +117,7 @@ impl ProcessEnd {
         lines.map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
     }
 
-    /// What it said besides events.
+    /// Returns the lines that are not events.
     fn said(&self) -> Vec<&str> {
         self.lines.iter().map(String::as_str).filter(|line| !line.starts_with('{')).collect()
     }
@@ -125,12 +126,12 @@ impl ProcessEnd {
         self.lines.iter().any(|said| said == line)
     }
 
-    /// How often an event came.
+    /// Returns how often an event came.
     fn count(&self, event: &str) -> usize {
         self.events().iter().filter(|it| it["event"] == event).count()
     }
 
-    /// A field of the last event of the shutdown with this name.
+    /// Returns a field of the last event of the shutdown with this name.
     fn field(&self, step: &str, field: &str) -> Value {
         let name = format!("snakepit.script.shutdown.{step}");
         let events = self.events();
@@ -138,7 +139,7 @@ impl ProcessEnd {
         found.unwrap_or_else(|| panic!("no {name} in {:#?}", self.lines))[field].clone()
     }
 
-    /// The steps of its shutdown.
+    /// Returns the steps of the shutdown.
     fn steps(&self) -> Vec<String> {
         let events = self.events();
         let names = events.iter().filter_map(|event| event["event"].as_str());

@@ -28,7 +28,7 @@ fn of_two_scripts_that_begin_at_once_the_one_that_owns_the_engine_answers_signal
         embedder.until("ready");
         embedder.signal(Signal::TERM);
         embedder.until("answered");
-        // The second would wait for ever; it is the second signal that ends the process.
+        // The second script would wait forever. Only the second signal ends the process.
         embedder.signal(Signal::TERM);
         embedder.host.kill();
         assert!(embedder.end().has_said("answered"));
@@ -91,7 +91,7 @@ fn a_script_whose_future_is_dropped_ends() {
     }
 }
 
-/// In a frozen cgroup KILL reaches nobody, as in uninterruptible sleep.
+/// In a frozen cgroup, KILL reaches no process, as in uninterruptible sleep.
 #[test]
 fn a_worker_that_nothing_can_end_does_not_keep_the_process() {
     let Some(freezer) = TestCgroup::below_ours("freezer") else {
@@ -129,7 +129,7 @@ fn a_stop_or_a_cleanup_by_hand_inside_the_function_leaves_the_script_little_to_d
     let ended = EmbedderProcess::start(&["script", "function=stops", "exit=stop"]).end();
     assert!(ended.has_said("refused"), "{:#?}", ended.lines);
     assert_eq!(ended.status, Some(0));
-    // One for the worker, unless it is gone by then, and one for the run.
+    // One for the worker, unless it has already ended, and one for the run.
     assert!(ended.count("snakepit.cleanup.start") <= 2, "one shutdown's worth of work: {:#?}", ended.lines);
     for runtime in ["runtime=multi", "runtime=current"] {
         let ended = EmbedderProcess::start(&["script", "function=cleans-up", "exit=stop", runtime]).end();

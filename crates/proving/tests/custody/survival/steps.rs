@@ -4,10 +4,11 @@ use rustix::process::Signal;
 
 use super::{ALL_STEPS, EmbedderProcess, ProcessEnd};
 
-/// All steps at which a signal is answered: before the first, nothing has been started and signals have their old meaning.
+/// All steps at which a signal is answered. Before the first step, nothing has been started, and signals have their
+/// default effect.
 const STEPS: [&str; 8] = ["engine", "await", "function", "start", "capture", "stop", "cleanup", "exit"];
 
-/// A script that gets this signal so many times at a step.
+/// Runs a script that gets this signal `times` times at a step.
 fn faulty(step: &str, signal: i32, times: usize, exit: &str) -> ProcessEnd {
     let fault = vec![format!("{step}:{signal}"); times].join(",");
     let mode = format!("exit={exit}");
@@ -36,7 +37,7 @@ fn two_signals_in_any_step_leave_nothing_and_end_with_128_and_the_signal() {
     for (index, step) in STEPS.into_iter().enumerate() {
         let (signal, exit) = [(2, "none"), (15, "stop"), (15, "halt")][index % 3];
         let ended = faulty(step, signal, 2, exit);
-        // The kernel makes one of two that wait, and in the last step nobody asks any more.
+        // The kernel merges two pending signals into one, and in the last step signals are no longer read.
         let allowed = [Some(0), Some(128 + signal)];
         assert!(allowed.contains(&ended.status), "{step}: {:?} {:#?}", ended.status, ended.lines);
         assert_eq!(ended.has_said("hook"), exit != "halt" && !ended.has_said("returned"), "{step}");
@@ -52,7 +53,7 @@ fn three_and_ten_signals_in_any_step_end_it_and_leave_nothing() {
     }
 }
 
-/// A script that has said that it is ready.
+/// Starts a script and waits until it reports that it is ready.
 fn ready(words: &[&str]) -> EmbedderProcess {
     let mut embedder = EmbedderProcess::start(words);
     embedder.until("ready");
@@ -92,7 +93,7 @@ fn a_signal_while_the_workers_start_ends_the_script_in_order() {
     for runtime in ["runtime=multi", "runtime=current"] {
         let mut embedder = EmbedderProcess::start(&["script", "worker=slow", runtime]);
         embedder.until_event("exit_mode.selected");
-        // Its worker is there, and never gets ready.
+        // Its worker exists, but never becomes ready.
         let home = [embedder.home.path().to_string_lossy().into_owned()];
         snakepit_proving::deadline::recheck(snakepit_proving::Deadline::patient(), "its worker", || {
             let found = snakepit_proving::census::mentioning(&home);
@@ -114,7 +115,7 @@ fn signals_at_any_moment_of_the_start_leave_nothing() {
         snakepit_proving::deadline::let_pass(std::time::Duration::from_millis(7 * round as u64));
         embedder.signal(Signal::TERM);
         let ended = embedder.end();
-        // The handler is not set yet in the very first moment.
+        // In the very first moment, the handler is not set yet.
         assert!(ended.status == Some(0) || ended.signal == Some(15), "{:?} {:#?}", ended.status, ended.lines);
     }
 }
@@ -153,8 +154,8 @@ fn a_function_that_awaits_the_stop_returns_by_itself() {
     assert!(ended.has_said("heeded") && ended.has_said("returned"));
 }
 
-/// A clean drain after a signal ends with status 0, whatever the mode: the calls that come after it are refused, which is
-/// no failure of the script.
+/// A clean drain after a signal ends with status 0 in every mode. Later calls are refused, which is not a failure of
+/// the script.
 #[test]
 fn a_function_whose_calls_are_refused_after_the_first_signal_was_cancelled_and_ends_with_status_0() {
     for exit in ["none", "stop", "halt"] {

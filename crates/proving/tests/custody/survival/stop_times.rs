@@ -1,4 +1,4 @@
-//! Signals, and workers that only KILL ends: the first gives them the configured time, the second does not.
+//! Signals, and workers that only KILL ends: the first signal gives them the configured time, the second does not.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::EmbedderProcess;
 
-/// Two hosts that a signal ends: a script, and one that serves until then.
+/// Two hosts that a signal ends: a script, and a host that serves until then.
 const HOSTS: [[&str; 2]; 2] = [["script", "function=sleeps"], ["engines", "how=serves"]];
 
 fn ready(host: [&str; 2], term: &str) -> EmbedderProcess {
@@ -26,7 +26,7 @@ fn the_first_signal_gives_deaf_workers_the_configured_time() {
             let took = began.elapsed();
             let key = Duration::from_millis(millis);
             assert!(took >= key, "{host:?}: killed after {took:?} of {key:?}");
-            // A process ends as well, and is looked for.
+            // The end of the process and the search for its remains take time, too.
             assert!(took < key + Duration::from_millis(1200), "{host:?}: {took:?} in place of {key:?}");
             assert_eq!(ended.status, Some(0), "{host:?}: {:#?}", ended.lines);
             assert_eq!(ended.field("cleanup", "killed"), 1, "{host:?}: {:#?}", ended.lines);

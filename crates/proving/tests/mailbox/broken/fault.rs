@@ -1,8 +1,8 @@
-//! What can be wrong with a backend.
+//! The faults that a backend can have.
 
 use snakepit::mailbox::DeadLetterPolicy;
 
-/// What is wrong with it.
+/// The fault of a backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BackendFault {
     Nothing,
@@ -54,7 +54,7 @@ pub(crate) enum BackendFault {
 }
 
 impl BackendFault {
-    /// The policy that the mailbox follows instead of the one that it was given.
+    /// Returns the policy that the mailbox follows instead of the one that it was given.
     pub(super) fn change_limit(self, policy: DeadLetterPolicy) -> DeadLetterPolicy {
         match (self, policy.max_deliveries) {
             (Self::IgnoresTheLimit, Some(_)) => policy.max_deliveries(u32::MAX),

@@ -1,4 +1,4 @@
-//! What a broken mailbox remembers to commit its fault.
+//! What a broken mailbox must remember for its fault.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use snakepit::mailbox::{DeadLetter, Message, MessageId, Receipt};
 
 #[derive(Default)]
 pub(super) struct FaultMemory {
-    /// Counts whatever a fault does not do every time.
+    /// A counter for faults that do not happen every time.
     pub(super) turn: u64,
-    /// Every message that was given out, by its receipt.
+    /// Every message that was delivered, by its receipt.
     pub(super) given: HashMap<Receipt, Message>,
-    /// The latest receipt of each.
+    /// The latest receipt of each message.
     pub(super) latest: HashMap<MessageId, Receipt>,
-    /// Messages that are given out once more.
+    /// Messages that are delivered once more.
     pub(super) again: Vec<Message>,
     pub(super) acked: Vec<Message>,
     pub(super) extra_dead: Vec<DeadLetter>,

@@ -1,4 +1,4 @@
-//! The wall clock does not affect leases; another boot ends all of them.
+//! The wall clock does not affect leases. Another boot ends all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn another_boot_ends_all_leases_and_moves_delays_by_the_wall_clock() {
     drop(mailbox);
     super::until_closed(&path);
 
-    // The machine was off for twenty minutes, and its clock starts anew, or further: it does not matter.
+    // The machine was off for twenty minutes. Where its boot clock starts does not matter.
     let later = Arc::new(SettableClock::of_another_boot("another"));
     later.pass(minutes(5));
     later.set_wall_forward(minutes(15));

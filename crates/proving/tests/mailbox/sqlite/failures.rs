@@ -1,5 +1,5 @@
-//! Full disks, files of other formats, and locks that are never released: each yields an error that names the file and the
-//! remedy, nothing is half done, and work continues once the cause is gone.
+//! Full disks, files of other formats, and locks that are never released. Each yields an error that names the file and
+//! the remedy, nothing is half done, and work continues once the cause is gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -239,7 +239,7 @@ fn a_lease_follows_onto_the_disk_by_itself_and_a_failure_of_that_is_no_error_of_
     let message = receive();
     sync.one_more_than(before);
     sync.fails.store(false, Ordering::SeqCst);
-    // The file is opened anew, and the lease is still good.
+    // The file is opened again, and the lease is still valid.
     block_on(message.ack()).expect("an ack");
     assert_eq!(block_on(mailbox.count()).expect("a count").visible, 0);
 }

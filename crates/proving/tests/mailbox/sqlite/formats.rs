@@ -12,7 +12,7 @@ use snakepit_proving::mailbox_faults::SettableClock;
 
 use super::{block_on, dir, until_closed};
 
-/// Written by the first version, and never again.
+/// Returns the path of a file that the first version wrote and that is never rewritten.
 fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mailbox/data/version-1.mailbox")
 }

@@ -1,4 +1,4 @@
-//! Processes are killed at every step of a transaction while others continue, and the checker finds nothing.
+//! Processes are killed at every step of a transaction while others continue. The checker finds no violation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +15,7 @@ use snakepit_proving::{random, rounds};
 use super::mailer_process::MailerProcess;
 use super::{block_on, dir};
 
-/// All steps at which a process can be killed, and how often each is reached in one life, about.
+/// All steps at which a process can be killed, and roughly how often one life reaches each step.
 const STEPS: [(&str, u64); 9] = [
     ("begin", 20),
     ("begun", 20),
@@ -28,10 +28,10 @@ const STEPS: [(&str, u64); 9] = [
     ("answered", 20),
 ];
 
-/// How many rounds share a file.
+/// The number of rounds that share a file.
 const ROUNDS_OF_A_FILE: usize = 25;
 
-/// Two processes at a time, one of which is killed; whether it was.
+/// Runs two processes at the same time, one of which should be killed. Returns whether it was.
 fn round(path: &Path, who: usize, random: &mut SeededRandom, notes: &mut OperationTrace) -> bool {
     let (step, times) = STEPS[who % STEPS.len()];
     let fault = format!("{step}:kill:{}", 1 + random.below(times));
@@ -53,13 +53,13 @@ fn check_file(path: &Path, mut notes: OperationTrace) -> BTreeMap<Rule, u64> {
     let mut ending = block_on(FinalState::of(&History::new(), &mailbox)).expect("it can be looked at");
     ending.at = now();
     let report = check(&notes.events, &ending, Terms { max_deliveries: 5, slack: Duration::ZERO });
-    // Cuts of the power and jumps of the clock have tests of their own.
+    // Power cuts and jumps of the clock have their own tests.
     report.assert_clean(&[Rule::Q8, Rule::Q9, Rule::Q10]);
     check_replies(path, &notes, &ending);
     report.fired
 }
 
-/// A reply and the end of what it answers are one step: there is never one without the other, and never two.
+/// Asserts that a reply and the end of its request are one step: there is never one without the other, and never two.
 fn check_replies(path: &Path, notes: &OperationTrace, ending: &FinalState) {
     let replies = SqliteMailbox::open_named(path, "replies").expect("the mailbox");
     let bodies: Vec<String> = block_on(replies.peek(100_000))

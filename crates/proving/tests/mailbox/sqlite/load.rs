@@ -27,11 +27,11 @@ async fn four_producers_and_four_consumers_of_ten_thousand_messages_each_lose_no
     let events = history.events();
     let report = check(&events, &ending, Terms { max_deliveries: 5, slack: Duration::from_millis(5) });
     println!("{} events, {} dead letters, {:?}", events.len(), ending.dead.len(), report.fired);
-    // Cuts of the power and jumps of the clock have tests of their own.
+    // Power cuts and jumps of the clock have their own tests.
     report.assert_clean(&[Rule::Q9, Rule::Q10]);
 }
 
-/// Most messages are leased, delayed or dead, so a search for visible ones would have to pass them.
+/// Fills the file. Most messages are leased, delayed or dead, so a search for visible ones would have to pass them.
 fn fill(path: &std::path::Path, messages: usize) {
     let file = Connection::open(path).expect("the file");
     file.execute_batch(&format!(

@@ -13,7 +13,7 @@ pub(super) struct MailerProcess {
 }
 
 impl MailerProcess {
-    /// With a fault, as `SNAKEPIT_MAILBOX_FAULT` names it.
+    /// Starts the program with a fault, as `SNAKEPIT_MAILBOX_FAULT` names it.
     pub(super) fn start(file: &Path, verb: &str, words: &[&str], fault: Option<&str>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_proving-mailer"));
         command.arg(verb).arg(file).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -25,14 +25,14 @@ impl MailerProcess {
         Self { child, out }
     }
 
-    /// The next line that it says; none when it has ended.
+    /// Returns the next line of output, or `None` if the process has ended.
     pub(super) fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = self.out.read_line(&mut line).expect("its output");
         (read > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// All that it says until it ends.
+    /// Returns all output until the process ends.
     pub(super) fn rest(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.line()).collect()
     }
@@ -41,7 +41,7 @@ impl MailerProcess {
         Pid::from_child(&self.child)
     }
 
-    /// Waits until it is stopped by a signal.
+    /// Waits until a signal has stopped the process.
     pub(super) fn stopped(&self) {
         let (_, status) =
             waitpid(Some(self.pid()), WaitOptions::UNTRACED).expect("a status").expect("it is not running");

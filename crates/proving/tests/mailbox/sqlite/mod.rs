@@ -26,7 +26,7 @@ use snakepit_proving::{random, rounds};
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 
-/// Runs something that waits for the mailbox.
+/// Runs a future that waits for the mailbox.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
@@ -39,20 +39,20 @@ fn dir() -> TempDir {
     TempDir::new().expect("a directory")
 }
 
-/// Waits until the last writer has closed the file: then its log is gone.
+/// Waits until the last writer has closed the file, which removes its log.
 fn until_closed(path: &Path) {
     let log = format!("{}-wal", path.display());
     recheck(Deadline::patient(), "the file is closed", || (!Path::new(&log).exists()).then_some(()));
 }
 
-/// What takes longer than this is jumped over.
+/// The time above which the clock is moved instead of waiting.
 const LONG: Duration = Duration::from_secs(10);
 
 pub(crate) struct SqliteFixture {
     dir: TempDir,
     clock: Arc<SettableClock>,
     is_frozen: bool,
-    /// Where they are now.
+    /// The current path of the file.
     file: Mutex<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ impl SqliteFixture {
         Self::with(SettableClock::new(), false)
     }
 
-    /// With a clock that moves only when the test moves it.
+    /// Creates a fixture with a clock that moves only when the test moves it.
     pub(crate) fn frozen() -> Self {
         Self::with(SettableClock::frozen(), true)
     }
@@ -77,7 +77,8 @@ impl SqliteFixture {
     }
 }
 
-/// The file and its log. Its writer lives on, and may move the log into the file meanwhile: then they are copied again.
+/// Copies the file and its log. Its writer lives on and may move the log into the file meanwhile. Then both are copied
+/// again.
 fn copy_at_one_moment(file: &Path, left: &Path) {
     let main = loop {
         let main = fs::read(file).expect("the file");
@@ -100,7 +101,7 @@ impl Fixture for SqliteFixture {
 
     fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> Pending<'a, Arc<dyn Mailbox>> {
         Box::pin(async move {
-            // Nobody closes it in good order, as nobody does after a kill: this is what is on the disk at this moment.
+            // As after a kill, the file is not closed properly. This is the state of the disk at this moment.
             let mut file = self.file.lock().expect("nobody panics here");
             let left = self.dir.path().join(format!("mail {}", random::word()));
             copy_at_one_moment(&file, &left);

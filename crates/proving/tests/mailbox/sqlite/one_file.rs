@@ -15,7 +15,7 @@ fn send(mailbox: &SqliteMailbox, body: &str) {
     block_on(mailbox.send(body.into(), SendOptions::new())).expect("it is sent");
 }
 
-/// The main file alone, as `cp` copies it.
+/// Copies only the main file, as `cp` does.
 fn copy(dir: &TempDir, path: &Path) -> PathBuf {
     let copy = dir.path().join("copy");
     fs::copy(path, &copy).expect("a copy");
@@ -35,7 +35,7 @@ fn until_log_is_empty(path: &Path) {
     recheck(Deadline::patient(), "the log is in the file", || (log_size(path) == 0).then_some(()));
 }
 
-/// A mailbox with one message whose last user was killed.
+/// Creates a mailbox with one message whose last user was killed.
 fn left_by_a_killed_process(dir: &TempDir) -> PathBuf {
     let path = dir.path().join("mail");
     let mut other = MailerProcess::start(&path, "send", &["a"], Some("answered:kill"));
@@ -51,7 +51,7 @@ fn a_copy_of_the_file_has_everything_when_the_last_handle_is_gone() {
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
     send(&mailbox, "a");
     drop(mailbox);
-    // Nobody waits here: the drop did.
+    // The test does not wait here, because the drop did.
     assert!(!beside(&path, "-wal").exists(), "the log is still there");
     assert_eq!(visible(&copy(&dir, &path)), 1);
 }
@@ -68,7 +68,8 @@ fn a_copy_of_the_file_has_everything_when_the_service_is_idle() {
     }
 }
 
-/// SQLite starts the log anew when nobody reads it. Processes that all try for its lock at once would never let that happen.
+/// SQLite restarts the log when no process reads it. If all processes competed for its lock at once, that would never
+/// happen.
 #[test]
 fn the_log_stays_short_while_many_processes_write() {
     let dir = dir();
@@ -101,7 +102,7 @@ fn a_lost_log_is_an_error_that_names_it_and_the_way_out() {
         let error = SqliteMailbox::open(&alone).expect_err("its log is missing").to_string();
         assert!(error.contains("copy-wal") && error.contains("snakepit mailbox recover"), "{error}");
     }
-    // Put back, it has everything.
+    // With its log put back, the copy has everything.
     fs::copy(beside(&path, "-wal"), beside(&alone, "-wal")).expect("the log");
     assert_eq!(visible(&alone), 1);
     fs::remove_file(beside(&path, "-wal")).expect("the log");
@@ -158,7 +159,7 @@ fn an_idle_file_gives_back_the_room_that_it_does_not_need() {
     let full = block_on(mailbox.file_size()).expect("a size");
     assert!(full.bytes > 20_000_000, "{full:?}");
     block_on(mailbox.purge()).expect("a purge");
-    // Whoever asks again and again does not keep the file from being idle.
+    // Repeated queries do not keep the file from being idle.
     recheck(Deadline::patient(), "the file is small", || {
         let size = block_on(mailbox.file_size()).expect("a size");
         (size.bytes < 3_000_000).then_some(())

@@ -1,4 +1,4 @@
-//! What was reported done survives a power cut at any point.
+//! Operations that were reported done survive a power cut at any point.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::{block_on, until_closed};
 
-/// What is in the file, by the bodies: how each begins, and how long it is.
+/// The contents of the file by the bodies: the beginning and the length of each.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct MailboxSnapshot {
     present: BTreeSet<String>,
@@ -25,7 +25,7 @@ struct MailboxSnapshot {
     replies: BTreeSet<String>,
 }
 
-/// A body, for people: padding is the same for all.
+/// Shortens a body for people. All bodies have the same padding.
 fn short(body: &[u8]) -> String {
     let text = std::str::from_utf8(body).expect("a text");
     let number = text.trim_end_matches('x');
@@ -33,7 +33,7 @@ fn short(body: &[u8]) -> String {
     format!("{number}+{}", text.len() - number.len())
 }
 
-/// A place where syncs cost nothing: the cut is ours to make.
+/// Creates a directory in which syncs cost nothing, because the test itself makes the cut.
 fn fast_dir() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory")
 }
@@ -47,7 +47,7 @@ fn open(path: &Path, queue: &str) -> SqliteMailbox {
         .expect("a mailbox")
 }
 
-/// Uses a mailbox, and notes what should be in it after each operation.
+/// Uses a mailbox and records what should be in it after each operation.
 struct CutSession<'a> {
     path: &'a Path,
     mailbox: SqliteMailbox,
@@ -68,7 +68,7 @@ impl CutSession<'_> {
             }
             choice => {
                 let Some(message) = take() else { return };
-                // A receive is an operation of its own; it changes nothing that another boot would see.
+                // A receive is a separate operation. It changes nothing that is visible after another boot.
                 let body = short(&message.body);
                 match choice {
                     4 => block_on(message.ack()).expect("an ack"),
@@ -91,7 +91,7 @@ impl CutSession<'_> {
     }
 }
 
-/// Does so many operations in so many sessions; the states after each.
+/// Performs `steps` operations in each of `sessions` sessions. Returns the states after each operation.
 fn work(
     dir: &Path,
     sessions: usize,
@@ -122,7 +122,7 @@ fn work(
     states
 }
 
-/// What another boot finds in the file.
+/// Returns what another boot finds in the file.
 fn found(dir: &Path, boot: &str) -> Result<MailboxSnapshot, MailboxError> {
     let clock = Arc::new(SettableClock::of_another_boot(boot));
     let open = |queue: &str| {
@@ -141,7 +141,7 @@ fn found(dir: &Path, boot: &str) -> Result<MailboxSnapshot, MailboxError> {
     })
 }
 
-/// A log of work in a mailbox, and what should be there.
+/// A log of work in a mailbox, and the contents that it should have.
 struct RecordedRun {
     dir: TempDir,
     log: Vec<WriteLogEntry>,
@@ -157,7 +157,7 @@ impl RecordedRun {
         Self { log: WriteLog::of(dir.path()), dir, states, random }
     }
 
-    /// Cuts the power after so many entries; says what is wrong then, and how many changes were lost.
+    /// Cuts the power after `at` entries. Returns what is wrong then, and how many changes were lost.
     fn cut(&mut self, at: usize) -> (Result<(), String>, usize) {
         let remains_dir = fast_dir();
         let files: Vec<WriteLogEntry> = self.log[..at]
@@ -176,7 +176,7 @@ impl RecordedRun {
             Ok(state) => state,
             Err(error) => return (Err(format!("cut after {at}: {error}: {error:?}")), remains.lost),
         };
-        // What was under way may be done, or not.
+        // The operation that was under way may or may not be done.
         let before = &self.states[returned];
         let after = self.states.get(returned + 1).unwrap_or(before);
         if state == *before || state == *after {
@@ -189,7 +189,7 @@ impl RecordedRun {
         (Err(wrong), remains.lost)
     }
 
-    /// Cuts it about so many times, spread over the log; everywhere, if there are enough.
+    /// Cuts the power about `cuts` times, spread over the log. With enough cuts, it cuts everywhere.
     fn cut_often(&mut self, cuts: usize) -> Vec<String> {
         let stride = (self.log.len() / cuts).max(1) as u64;
         let (mut at, mut lost, mut wrong) = (0, 0, Vec::new());
@@ -242,7 +242,7 @@ fn after_an_error_of_the_disk_what_is_reported_done_survives_a_power_cut() {
     send("after").expect("the disk works again");
     let log = WriteLog::of(dir.path());
     for boot in 0..50 {
-        // A failed sync may have thrown away what it could not write; the log of the test has none of it as synced.
+        // A failed sync may have discarded what it could not write. In the log of the test, such writes are not synced.
         let remains_dir = fast_dir();
         DiskImage::after(&log, &mut random).write(dir.path(), remains_dir.path());
         let state = found(remains_dir.path(), &format!("boot {boot}")).expect("it can be opened");

@@ -28,7 +28,7 @@ fn what_is_committed_is_told() {
         SqliteOptions::new().queue("told").policy(policy).open(dir.path().join("mail")).expect("a mailbox");
     let mut events = telemetry::subscribe();
     for _ in 0..2 {
-        // The second is not put in.
+        // The second message is a duplicate and is not stored.
         block_on(mailbox.send(b"acked".to_vec(), SendOptions::new().dedup_key("k"))).expect("it is sent");
     }
     assert!(matches!(next(&mut events, "told"), Event::MailboxSent { messages: 1, .. }));
@@ -41,7 +41,7 @@ fn what_is_committed_is_told() {
     assert!(matches!(next(&mut events, "told"), Event::MailboxSent { messages: 1, .. }));
     block_on(mailbox.receive(ReceiveOptions::new().visibility_timeout(Duration::ZERO))).expect("a receive");
     assert_eq!(block_on(mailbox.count()).expect("a count").dead, 1);
-    // Whoever looks moves nothing, and has nothing to tell.
+    // Reading changes nothing and emits no event.
     assert!(block_on(mailbox.receive(ReceiveOptions::new())).expect("a receive").is_empty());
     assert!(matches!(next(&mut events, "told"), Event::MailboxReceived { messages: 1, .. }));
     assert!(matches!(next(&mut events, "told"), Event::MailboxLeaseLapsed { delivery: 1, .. }));

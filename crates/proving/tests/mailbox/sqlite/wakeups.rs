@@ -1,4 +1,5 @@
-//! A waiting receiver is woken by its own process, by another one, and even by one that dies before it notifies anyone.
+//! A waiting receiver is woken by its own process, by another process, and even by one that dies before it notifies
+//! anyone.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ fn a_receiver_in_another_process_is_woken_at_once() {
         times.push(Duration::from_nanos(nanos));
     }
     println!("median of {rounds} wake-ups across processes: {:?}", median(times.clone()));
-    // By a machine that does nothing else it is far less; this is to tell a bell from a look every few seconds.
+    // An idle machine needs far less. This limit only distinguishes a notification from a look every few seconds.
     assert!(median(times) < Duration::from_millis(100));
 }
 
@@ -70,7 +71,7 @@ fn a_receiver_and_its_message_can_come_in_one_transaction() {
     let dir = dir();
     let mailbox = SqliteMailbox::open(dir.path().join("mail")).expect("a mailbox");
     let received = block_on(async {
-        // The first send keeps the writer busy while the other two orders come, in this order.
+        // The first send keeps the writer busy while the other two orders arrive, in this order.
         let (_, received, _) = tokio::join!(
             mailbox.send(b"first".to_vec(), SendOptions::new().delay(Duration::from_mins(5))),
             mailbox.receive(ReceiveOptions::new().wait(WAIT)),

@@ -1,4 +1,4 @@
-//! Loops that a file describes, and how they are run together.
+//! The loops of a file, and how they run together.
 
 use super::*;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn a_loop_is_described_by_its_table_and_the_reference_mentions_every_key() {
     assert_eq!(naps.options, options);
 }
 
-/// The lines of a table of the reference that is there to be copied.
+/// Returns the lines of a table that the reference shows as a sample.
 fn said_of(title: &str) -> Vec<&'static str> {
     let (_, table) = Config::REFERENCE.split_once(title).expect("its table");
     let lines = table.lines().take_while(|line| *line != "#").filter_map(|line| line.strip_prefix("#   "));

@@ -1,6 +1,6 @@
 //! The reference file and its page, generated from the definitions of the settings.
 //!
-//! `SNAKEPIT_BLESS=1 cargo nextest run -p snakepit --all-features --lib reference` writes both anew.
+//! `SNAKEPIT_BLESS=1 cargo nextest run -p snakepit --all-features --lib reference` regenerates both.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,9 +25,9 @@ use snakepit_settings::{ReadSettings, SettingKey, SettingsTable, WriteSettings};
 const WIDTH: usize = 120;
 
 const INTRO: &str = "\
-# Every key of a snakepit.toml, with its default. Paths are relative to the file that they stand in. Durations carry a
-# unit (\"500ms\", \"5s\", \"2m\", \"1h 30m\"), sizes are bytes or carry one (\"64KiB\", \"256MiB\"). An unknown key is an error.
-# A line that begins with # and a key shows a key that is unset by default, or whose default depends on the machine.
+# Every key of a snakepit.toml, with its default. Paths are relative to the directory of this file. Durations have a
+# unit (\"500ms\", \"5s\", \"2m\", \"1h 30m\"). Sizes are in bytes or have one (\"64KiB\", \"256MiB\"). An unknown key is an error.
+# A line with # in front of a key shows a key that is unset by default, or whose default depends on the machine.
 #
 # This file is generated from the library's settings, and so is docs/configuration.md.
 ";
@@ -35,21 +35,21 @@ const INTRO: &str = "\
 const PAGE_INTRO: &str = "\
 # Configuration
 
-Every key of a `snakepit.toml`, with its default. Paths are relative to the file that they stand in. Durations carry a unit
-(`\"500ms\"`, `\"5s\"`, `\"2m\"`, `\"1h 30m\"`), sizes are bytes or carry one (`\"64KiB\"`, `\"256MiB\"`). An unknown key is an error that
-names the nearest known key. A Rust host sets the same by the methods of the same names, such as `PoolOptions::queue_limit`.
+Every key of a `snakepit.toml`, with its default. Paths are relative to the directory of the file. Durations have a unit
+(`\"500ms\"`, `\"5s\"`, `\"2m\"`, `\"1h 30m\"`). Sizes are in bytes or have one (`\"64KiB\"`, `\"256MiB\"`). An unknown key is an error that
+names the nearest known key. A Rust host calls methods of the same names, such as `PoolOptions::queue_limit`.
 
-[default.toml](../crates/snakepit/default.toml) is the same as a file to copy from. Both are generated from the library's settings.
+[default.toml](../crates/snakepit/default.toml) shows the same keys as a file to copy from. Both are generated from the library's settings.
 ";
 
 /// A key as the reference shows it.
 struct KeyRow {
     name: &'static str,
     text: String,
-    /// As TOML; none if the key is unset.
+    /// The default in TOML, or `None` if the key is unset.
     default: Option<String>,
     example: Option<String>,
-    /// The keys of its table, if its value is one.
+    /// The keys of the table, if the value is a table.
     nested: Vec<KeyRow>,
 }
 
@@ -75,7 +75,7 @@ impl KeyRow {
     }
 }
 
-/// The default values of the keys as a table in one line.
+/// Returns the default values of the keys as an inline table.
 fn inline_table(rows: &[KeyRow]) -> Option<String> {
     let entry = |row: &KeyRow| row.default.as_ref().map(|value| format!("{} = {value}", row.name));
     let entries: Vec<String> = rows.iter().filter_map(entry).collect();
@@ -113,7 +113,7 @@ fn plain<S: WriteSettings + Default>() -> Vec<KeyRow> {
     rows::<S>(BTreeMap::new())
 }
 
-/// Every key must fit the table that it stands in: nested tables first.
+/// Returns the keys of a pool. The keys of nested tables are computed first.
 fn pool_rows() -> Vec<KeyRow> {
     let install = rows_of::<InstallKeys>(&Value::Null, BTreeMap::new());
     let policies = BTreeMap::from([
@@ -142,9 +142,9 @@ struct Section {
 
 #[derive(PartialEq)]
 enum SectionForm {
-    /// In force, with its defaults.
+    /// Active, with the defaults.
     Live,
-    /// Commented out, to be copied.
+    /// Commented out, for copying.
     Sample,
 }
 
@@ -153,39 +153,39 @@ fn sections() -> Vec<Section> {
     vec![
         section(
             "[pool.example]",
-            "One table for each pool. Calls name it; those that name none go to the first one in the file.",
+            "One table for each pool. Calls choose a pool by its name; calls that name none go to the first one in the file.",
             pool_rows(),
             SectionForm::Live,
         ),
         section(
             "[custody]",
-            "How processes are kept, for all pools.",
+            "How processes are kept in custody, for all pools.",
             plain::<Foreign<custody::Config>>(),
             SectionForm::Live,
         ),
         section(
             "[log]",
-            "How much is said, through `tracing` and to the subscriber of the host.",
+            "How much is logged, through `tracing`, to the subscriber of the host.",
             plain::<Logging>(),
             SectionForm::Live,
         ),
         section(
             "[loop.example]",
-            "A loop from a mailbox to a command, as many as are wanted. `snakepit loop run` runs them; a host opens each with \
+            "One table for each loop from a mailbox to a command. `snakepit loop run` runs them; a host opens each with \
              `LoopConfig::open` (features `loops`, `sqlite`).",
             plain::<LoopTable>(),
             SectionForm::Sample,
         ),
         section(
             "[service]",
-            "How all loops of this file are run together.",
+            "How the loops of this file run together.",
             plain::<ServiceConfig>(),
             SectionForm::Sample,
         ),
     ]
 }
 
-/// A comment, broken into lines, but not inside backticks; further lines begin with `next`.
+/// Writes a comment and breaks it into lines, but not inside backticks. Further lines begin with `next`.
 fn comment(out: &mut String, first: &str, next: &str, text: &str) {
     let mut line = first.to_owned();
     let mut words = text.split(' ');
@@ -216,7 +216,7 @@ fn file(sections: &[Section]) -> String {
                     out.push('\n');
                     describe(&mut out, "#", row);
                     let _ = match (&row.default, &row.example) {
-                        // A pool must say what its workers are.
+                        // A pool must state what its workers are.
                         (None, Some(example)) if row.name == "worker" => {
                             writeln!(out, "{} = {example}", row.name)
                         }
@@ -266,7 +266,7 @@ fn page_table(out: &mut String, rows: &[KeyRow]) {
     out.push_str("| key | default | meaning |\n|---|---|---|\n");
     for row in rows {
         let default = match (&row.default, &row.example) {
-            // Shown key by key below.
+            // Shown key by key in a table below.
             _ if !row.nested.is_empty() => format!("[see below](#{})", row.name),
             (Some(default), Some(example)) if default != example => "–".to_owned(),
             (Some(default), _) => format!("`{default}`"),
@@ -285,7 +285,7 @@ fn compare(path: &Path, text: &str) {
     let differs = found.lines().zip(text.lines()).position(|(found, made)| found != made);
     assert!(
         found == text,
-        "{}:{}: not what the settings say; SNAKEPIT_BLESS=1 writes it anew",
+        "{}:{}: differs from the settings; run this test with SNAKEPIT_BLESS=1 to regenerate the file",
         path.display(),
         differs.map_or_else(|| found.lines().count(), |line| line + 1),
     );
@@ -296,7 +296,7 @@ fn the_reference_file_and_its_page_are_what_the_settings_say() {
     let sections = sections();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     compare(&root.join("default.toml"), &file(&sections));
-    // A packaged crate has no docs beside it.
+    // A packaged crate comes without docs.
     let docs = root.join("../../docs");
     if docs.is_dir() {
         compare(&docs.join("configuration.md"), &page(&sections));

@@ -1,5 +1,5 @@
-//! Workers that are servers of gRPC: the file of the Python adapter, unchanged. Needs a Python with grpcio and protobuf, in
-//! `.venv` or named by `SNAKEPIT_TEST_PYTHON`.
+//! Workers that are gRPC servers, with the unchanged file of the Python adapter. Needs a Python with grpcio and
+//! protobuf, in `.venv` or named by `SNAKEPIT_TEST_PYTHON`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! One contract for all adapters: `snakepit::conformance` over each of them.
+//! The contract of all adapters: `snakepit::conformance` for each of them.
 
 #[cfg(feature = "grpc")]
 mod grpc;
@@ -12,7 +12,7 @@ mod python;
 #[cfg(feature = "stdio")]
 mod stdio;
 
-/// A worker that is a file beside this one, and gets its way by its environment.
+/// Returns a worker whose file is in this directory and whose behaviour is set by its environment.
 #[cfg(any(feature = "http", feature = "stdio"))]
 fn plain(file: &str, way: snakepit::conformance::Way) -> snakepit::adapter::Program {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/adapters/conformance").join(file);
@@ -20,7 +20,7 @@ fn plain(file: &str, way: snakepit::conformance::Way) -> snakepit::adapter::Prog
         .env("CONFORMANCE_WAY", way.word())
 }
 
-/// What a protocol can do whose values are JSON's, and in which only the host asks.
+/// Returns the capability of protocols whose values are those of JSON and in which only the host makes requests.
 #[cfg(any(feature = "http", feature = "stdio"))]
 fn of_json(feature: snakepit::conformance::Feature) -> snakepit::conformance::Capability {
     use snakepit::conformance::{Capability, Feature};

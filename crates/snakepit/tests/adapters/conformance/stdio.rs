@@ -1,5 +1,5 @@
-//! Workers that speak lines of JSON on their standard streams: in Python without the SDK, and in Bash and JavaScript the first
-//! checks.
+//! Workers that speak lines of JSON on their standard streams: in Python without the SDK, and, for the first checks, in
+//! Bash and JavaScript.
 
 use snakepit::PoolOptions;
 use snakepit::conformance::{Capability, Feature, Subject, Way};
@@ -19,7 +19,7 @@ impl Subject for Stdio {
 snakepit::conformance_tests!(Stdio);
 
 mod bash {
-    //! No more than `echo`, `add` and `fail`.
+    //! Supports only `echo`, `add` and `fail`.
 
     use std::path::Path;
 

@@ -42,7 +42,7 @@ async fn values_keep_their_types() {
     assert_eq!(echoed, values);
     let kinds: Vec<String> = pit.call("kinds", args! { value: &values }).await.expect("names");
     assert_eq!(kinds, ["NoneType", "bool", "int", "int", "int", "float", "str", "bytes", "datetime"]);
-    // Long byte strings travel beside a value elsewhere, and in it here.
+    // Other adapters send long byte strings beside the value; here they are inside it.
     let long = Blob::from(vec![5; 300_000]);
     let echoed: (Blob, u8) = pit.call("echo", args! { value: (&long, 3) }).await.expect("an echo");
     assert_eq!(echoed, (long, 3));
@@ -89,12 +89,12 @@ async fn a_stream_that_nobody_reads_holds_its_worker_back() {
     let args = args! { path: &path, size: size };
     let mut stream = pit.stream::<Blob>("flood", args).credit(2).open().expect("a stream");
     soon("an item", stream.next()).await.expect("an item").expect("an item");
-    // The other call is served meanwhile, and gives the stream time to run away.
+    // The other call is served meanwhile, and gives the stream time to run ahead.
     for number in 0..300 {
         let echoed: i64 = pit.call("echo", args! { value: number }).await.expect("an echo");
         assert_eq!(echoed, number);
     }
-    // A window of HTTP/2, what the SDK has ready, and the socket's buffers.
+    // The window of HTTP/2, the items that the SDK has ready, and the buffers of the socket.
     let most = (8 << 20) / size;
     assert!(made() <= most, "{} items of {size} bytes were made, and one was read", made());
     drop(stream);

@@ -1,4 +1,4 @@
-//! Faulty workers, and workers that know only what spec/snakepit.proto says.
+//! Faulty workers, and workers written from spec/snakepit.proto alone.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -15,7 +15,7 @@ use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 use super::{file, python};
 use crate::support::{Pit, SOON, chain, config, lines, pids, runs, runs_in, soon, until};
 
-/// What a script of Python prints, in a process that is none of a pool.
+/// Returns the output of a Python script, in a process outside any pool.
 #[expect(clippy::disallowed_methods, reason = "it is over when this returns")]
 fn printed(python: &Path, script: &str, arg: &OsStr) -> String {
     let asked = Command::new(python).args(["-c", script]).arg(arg).output().expect("python");
@@ -23,7 +23,7 @@ fn printed(python: &Path, script: &str, arg: &OsStr) -> String {
     String::from_utf8_lossy(&asked.stdout).trim().to_owned()
 }
 
-/// Asks gRPC's health service by itself, as anybody could who may enter the directory.
+/// Asks gRPC's health service directly, as any process could that may enter the directory.
 pub(super) fn check_health(python: &Path, socket: &Path) -> String {
     let script = r#"
 import sys, grpc
@@ -34,7 +34,8 @@ print(answer[1])
     printed(python, script, socket.as_os_str())
 }
 
-/// The first word of the health service to one that goes on listening, and its word on a service that there is not.
+/// Returns the first answer of the health service to a watching client, and its answer about a service that does not
+/// exist.
 pub(super) fn watch_health(python: &Path, socket: &Path) -> String {
     let script = r#"
 import sys, grpc
@@ -50,7 +51,7 @@ except grpc.RpcError as error:
     printed(python, script, socket.as_os_str())
 }
 
-/// The error of a pool whose workers do not start.
+/// Returns the error of a pool whose workers do not start.
 async fn does_not_start(pool: PoolOptions) -> String {
     let home = tempfile::tempdir().expect("a directory");
     let pool = pool.workers(1);
@@ -110,14 +111,14 @@ async fn a_reply_that_would_cost_far_more_than_its_length_fails_its_call_alone()
     pit.end().await;
 }
 
-/// The most memory that this process has had, in KiB.
+/// Returns the highest memory use of this process so far, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// One that has nothing of the SDK but the messages.
+/// Returns a worker that uses nothing of the SDK but the messages.
 fn plain(how: &str) -> PoolOptions {
     snakepit::grpc(GrpcWorker::command([python(), file("grpc_stranger.py"), how.into()])).workers(1)
 }
@@ -229,7 +230,7 @@ async fn a_worker_that_no_longer_serves_is_replaced() {
     let answer = soon("a call", pit.call::<Value>("stop_serving", args! {})).await;
     assert!(answer.is_err(), "{answer:?}");
     let served = async {
-        // The next one may be on its way when the connection breaks.
+        // The next call may be on its way when the connection breaks.
         while pit.call::<Value>("echo", args! { a: 1 }).await.is_err() {}
     };
     soon("another one serves", served).await;
@@ -276,7 +277,8 @@ async fn a_client_without_the_secret_is_refused() {
     }
 }
 
-/// What the worker with this pid, which listens on a port, says to calls without its secret and with a wrong one.
+/// Returns what the worker with this pid, which listens on a port, answers to calls without its secret and with a wrong
+/// one.
 fn without_the_secret(pid: u32) -> String {
     let script = r#"
 import os, sys, grpc

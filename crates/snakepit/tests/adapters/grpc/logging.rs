@@ -9,7 +9,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::support::Pit;
 
-/// Hears everything, and notes who spoke.
+/// Receives everything, and records the sources.
 #[derive(Clone, Default)]
 struct Ear(Arc<Mutex<Vec<(String, Level)>>>);
 
@@ -41,7 +41,7 @@ impl Ear {
         self.0.lock().expect("a lock").push((metadata.target().to_owned(), *metadata.level()));
     }
 
-    /// How often the libraries behind gRPC spoke of what is no error.
+    /// Returns how often the libraries behind gRPC logged something that is not an error.
     fn chatter(&self) -> usize {
         let is_theirs = |target: &str| ["h2", "hyper", "tonic"].iter().any(|name| target.starts_with(name));
         let heard = self.0.lock().expect("a lock");

@@ -14,7 +14,7 @@ use snakepit::adapter::{GrpcWorker, PythonWorker};
 
 use crate::support;
 
-/// The interpreter with what gRPC needs.
+/// Returns the interpreter that has what gRPC needs.
 fn python() -> PathBuf {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
     support::python_with_msgspec().unwrap_or_else(own)

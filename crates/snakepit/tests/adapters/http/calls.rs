@@ -202,7 +202,7 @@ async fn a_crash_in_a_call_has_its_autopsy() {
     pit.end().await;
 }
 
-/// Until nobody listens at a worker of which this is the port.
+/// Waits until the worker on this port listens no more.
 async fn until_deaf(pit: &Pit, port: u16) {
     let deafens = pit.call::<String>("deafen", args! {});
     assert_eq!(soon("the call", deafens).await.expect("an answer"), "deaf");
@@ -237,7 +237,7 @@ async fn calls_that_cannot_reach_one_that_no_longer_listens_go_to_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_no_worker_can_be_reached_for_was_not_begun() {
-    // Those that come after it cannot start, so nobody is there to take it.
+    // The workers after it cannot start, so no worker is there to take the call.
     let home = tempfile::tempdir().expect("a directory");
     let once = home.path().join("once");
     let pool = snakepit::http(HttpWorker::new(program(&["port", &once.to_string_lossy()])))
@@ -256,7 +256,7 @@ async fn a_call_that_no_worker_can_be_reached_for_was_not_begun() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_socket_where_others_wait_is_waited_for() {
-    // It takes one connection at a time, and lets hardly any wait.
+    // The server takes one connection at a time, and lets hardly any wait.
     let script = r#"
 import json, os, socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -299,13 +299,13 @@ async fn many_calls_at_a_time_have_their_own_answers() {
     pit.end().await;
 }
 
-/// What a worker answers that sends these bytes in these pieces.
+/// Returns the arguments for a worker that answers with these bytes, in these pieces.
 fn raw(head: &str, pieces: &[&str]) -> Args {
     let pieces: Vec<String> = std::iter::once(head).chain(pieces.iter().copied()).map(latin1).collect();
     args! { pieces: pieces, close: true }
 }
 
-/// The bytes of a text, each as a character of its own: what the worker sends is any bytes.
+/// Returns a text with one character for each byte, since the worker may send any bytes.
 fn latin1(text: &str) -> String {
     text.bytes().map(char::from).collect()
 }
@@ -339,7 +339,7 @@ async fn events_are_read_as_the_standard_has_them() {
     let cut = items(&pit, args! { pieces: pieces, close: true }).await;
     assert_eq!(cut, whole);
     let failed = items(&pit, raw(EVENTS, &["data: 1\n\nevent: error\n\ndata: 2\n\n"])).await;
-    assert_eq!(failed, ["1", "error: the worker ended its stream with an error, and did not say which"]);
+    assert_eq!(failed, ["1", "error: the worker ended its stream with an error without a message"]);
     pit.end().await;
 }
 
@@ -366,13 +366,13 @@ async fn extra_bytes_around_an_answer_disturb_no_call() {
         let answer = soon("the call", pit.call::<i64>("raw", args! { pieces: [before, ok] })).await;
         assert_eq!(answer.expect("an answer"), 7, "{before}");
     }
-    // A second answer that nobody asked for is nobody's.
+    // A second answer that was not requested is dropped.
     for _ in 0..5 {
         let args = args! { pieces: vec![format!("{ok}{}", ok.replace("\r\n\r\n7", "\r\n\r\n8"))] };
         assert_eq!(soon("the call", pit.call::<i64>("raw", args)).await.expect("an answer"), 7);
         assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("its own"), [1]);
     }
-    // Closed after the answer.
+    // The connection is closed after the answer.
     for _ in 0..20 {
         let args =
             args! { pieces: [ok.replace("content-type", "connection: close\r\ncontent-type")], close: true };

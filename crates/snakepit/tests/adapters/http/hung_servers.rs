@@ -21,7 +21,7 @@ fn server() -> PoolOptions {
     snakepit::http(["python3", file]).name("server").workers(1)
 }
 
-/// The process that answers a call.
+/// Returns the process that answers a call.
 async fn who(pit: &Pit) -> u32 {
     soon("the call", pit.call::<u32>("pid", args! {})).await.expect("an answer")
 }

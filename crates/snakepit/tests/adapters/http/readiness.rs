@@ -24,7 +24,7 @@ fn pool(worker: HttpWorker) -> PoolOptions {
     snakepit::http(worker.route("look", Route::get("/items"))).name("app").workers(1)
 }
 
-/// Why an engine with this pool does not start. Proves that the attempt leaves nothing.
+/// Returns why an engine with this pool does not start. Proves that the attempt leaves nothing behind.
 async fn refused(pool: PoolOptions) -> EngineError {
     let home = tempfile::tempdir().expect("a directory");
     let start = Snakepit::builder().pool(pool).custody(support::config(&home)).start();
@@ -112,7 +112,7 @@ async fn a_server_that_never_gets_ready_fails_with_the_last_answer_of_its_probe(
     let probe = Readiness::probe("/healthz");
     let never = application(&["--uds", "{socket}", "--unready", "1000000"]).ready(probe);
     let said = chain(&refused(late(never)).await);
-    let found = "GET /healthz was answered with 503 Service Unavailable, and not with 2xx; its last lines:\n  Application";
+    let found = "GET /healthz was answered with 503 Service Unavailable, not with 2xx; its last lines:\n  Application";
     assert!(said.contains(found), "{said}");
     let silent = application(&["--uds", "{socket}", "--silent"]).ready(Readiness::Port);
     let said = chain(&refused(late(silent)).await);
@@ -170,10 +170,10 @@ async fn a_worker_may_have_a_port_that_was_chosen_for_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn contradictory_settings_fail_the_start_of_the_pool() {
     for (worker, said) in [
-        (application(&[]).port(80), "say how it is to be asked"),
+        (application(&[]).port(80), "choose Readiness::Port or Readiness::Probe"),
         (application(&["{port}", "{socket}"]).ready(Readiness::Port), "keep one"),
         (application(&["{socket}"]).ready(Readiness::Port).port(80), "keep one"),
-        (application(&[]).ready(Readiness::probe("healthz")), "is no path: write it as \"/healthz\""),
+        (application(&[]).ready(Readiness::probe("healthz")), "is not a path: write it like \"/healthz\""),
     ] {
         let told = chain(&refused(pool(worker)).await);
         assert!(told.contains(said), "{told}");
@@ -185,7 +185,7 @@ fn runs_here(program: &str, arguments: &[&str]) -> bool {
     std::process::Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
-/// The application of `examples/http/plain.py`, under a uvicorn that was not told of Snakepit.
+/// The application of `examples/http/plain.py`, under a uvicorn without any configuration for Snakepit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_application_of_fastapi_under_plain_uvicorn_is_a_worker() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,4 +1,4 @@
-//! Commands that are routes of an application without knowledge of Snakepit.
+//! Commands that are routes of an application which knows nothing of Snakepit.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use snakepit::{CallError, EngineError, Snakepit, Value, args};
 
 use crate::support::{self, Pit, chain, lines, soon};
 
-/// The application, on the socket that it is told of.
+/// Returns the application, on the socket that it is given.
 fn application(words: &[&str]) -> HttpWorker {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers/http_app.py");
     let argv = ["python3".into(), file.to_string_lossy().into_owned(), "--uds".into(), "{socket}".into()];
@@ -21,13 +21,13 @@ async fn start(worker: HttpWorker) -> Pit {
     Pit::start(snakepit::http(worker).name("app").workers(1)).await
 }
 
-/// What the application says of a request.
+/// Returns what the application reports about a request.
 async fn told(pit: &Pit, command: &str, args: Args) -> Value {
     let answer = soon(command, pit.call::<Value>(command, args)).await;
     answer.unwrap_or_else(|error| panic!("{command}: {}", chain(&error)))
 }
 
-/// What is wrong with a call that is not sent.
+/// Returns the error of a call that is not sent.
 async fn refused(pit: &Pit, command: &str, args: Args) -> String {
     let error = soon(command, pit.call::<Value>(command, args)).await.expect_err("refused");
     assert!(matches!(error, CallError::Arguments { .. }), "{command}: {}", chain(&error));
@@ -60,7 +60,7 @@ async fn a_get_has_its_arguments_in_path_and_query() {
     assert_eq!(said["path"].as_str(), Some("/api/v1/%C3%A4%20b%3F%26%23%252e/x-7"));
     assert_eq!(said["query"].to_string(), r#"[["tag","x y"],["tag","z=&"]]"#);
     assert_eq!((said["body"].as_str(), said["headers"].get("content-type")), (Some(""), None));
-    // Without a list, the query takes what is left.
+    // Without a list, the query takes all remaining arguments.
     let args = args! { text: "ü", page: 2, exact: true, near: 1.5, none: Value::Nil, ids: vec![1, 2] };
     let said = told(&pit, "search", args).await;
     assert_eq!(said["path"].as_str(), Some("/api/search/"));
@@ -98,7 +98,7 @@ async fn headers_are_fixed_or_an_argument_and_never_the_adapters_own() {
     assert!(headers["snakepit-secret"].as_str().is_some_and(|secret| secret.len() == 32));
     for evil in ["a\r\nx-admin: 1", "a\nb", "a\0b", "grün", " a "] {
         let said = refused(&pit, "delete_item", args! { id: 1, token: "t", trace: evil }).await;
-        let named = "the route of `delete_item` has the header `x-trace` for `trace`";
+        let named = "the route of `delete_item` sends `trace` in the header `x-trace`";
         assert!(said.contains(named) && said.contains("DELETE /items/{id}"), "{evil:?}: {said}");
     }
     told(&pit, "delete_item", args! { id: 2 }).await;
@@ -166,7 +166,10 @@ async fn a_callers_mistake_costs_its_call_and_nothing_is_sent() {
     let pit = start(routes).await;
     for evil in ["../admin", "a/b", "..", ".", "", "a\\b", "/", "..\\.."] {
         let said = refused(&pit, "get_item", args! { id: evil }).await;
-        assert!(said.contains("the route of `get_item` has one part of a path for `id`"), "{evil:?}: {said}");
+        assert!(
+            said.contains("the route of `get_item` sends `id` as one part of a path"),
+            "{evil:?}: {said}"
+        );
     }
     let said = refused(&pit, "get_file", args! { name: "../../etc/passwd" }).await;
     assert!(said.contains("GET /items/{name}.txt"), "{said}");
@@ -175,18 +178,18 @@ async fn a_callers_mistake_costs_its_call_and_nothing_is_sent() {
     let said = refused(&pit, "get_item", args! { id: Value::Nil }).await;
     assert!(said.contains("needs an argument `id`"), "{said}");
     let said = refused(&pit, "get_item", args![7]).await;
-    assert!(said.contains("takes its arguments by their names"), "{said}");
+    assert!(said.contains("takes arguments by name"), "{said}");
     for (odd, what) in [
-        (Value::from(vec![1]), "a list has no form"),
-        (Map::from([("a", 1)]).into(), "a map has no form"),
-        (Value::Bytes(vec![1].into()), "a byte string has no form"),
-        (f64::NAN.into(), "not finite has no form"),
+        (Value::from(vec![1]), "cannot hold a list"),
+        (Map::from([("a", 1)]).into(), "cannot hold a map"),
+        (Value::Bytes(vec![1].into()), "cannot hold a byte string"),
+        (f64::NAN.into(), "cannot hold a number that is not finite"),
     ] {
         let said = refused(&pit, "get_item", args! { id: &odd }).await;
         assert!(said.contains(what), "{said}");
     }
     let said = refused(&pit, "get_item", args! { id: 1, filter: Map::from([("a", 1)]) }).await;
-    assert!(said.contains("has a query for `filter`, and a map has no form there"), "{said}");
+    assert!(said.contains("sends `filter` in a query, which cannot hold a map"), "{said}");
     let said = refused(&pit, "get_item", args! { id: 1, long: "x".repeat(70_000) }).await;
     assert!(said.contains("at most 65000 can be sent"), "{said}");
     assert_eq!(lines(&log), Vec::<String>::new());
@@ -203,11 +206,17 @@ async fn a_route_that_cannot_be_is_told_when_the_pool_starts() {
         (Route::get("/items/../x"), "has a part \"..\""),
         (Route::get("/items/{id:int}"), "the name of an argument"),
         (Route::get("/items/{id"), "without a `}`"),
-        (Route::get("/").header("Snakepit-Secret", "x"), "`snakepit-secret` is set by the adapter"),
-        (Route::get("/").header("content-length", "{x}"), "`content-length` is set by the adapter"),
-        (Route::get("/").header("a b", "x"), "\"a b\" is no name of a header"),
+        (
+            Route::get("/").header("Snakepit-Secret", "x"),
+            "only the adapter may set the header `snakepit-secret`",
+        ),
+        (
+            Route::get("/").header("content-length", "{x}"),
+            "only the adapter may set the header `content-length`",
+        ),
+        (Route::get("/").header("a b", "x"), "\"a b\" is not a valid header name"),
         (Route::get("/").header("x", "a\r\nb"), "`x` has a line break"),
-        (Route::post("/").bytes("data", "text/\n"), "cannot stand in a header"),
+        (Route::post("/").bytes("data", "text/\n"), "is not a valid header value"),
     ] {
         let home = tempfile::tempdir().expect("a directory");
         let pool = snakepit::http(application(&[]).route("odd", route));
@@ -248,11 +257,11 @@ async fn a_bomb_is_not_unpacked_and_what_is_no_gzip_is_told() {
     assert!(peak_memory() < before + (64 << 10), "{before} and then {} KiB", peak_memory());
     for cut in [0, 1] {
         let said = failed(&pit, "broken", args! { cut: cut }).await;
-        assert!(said.starts_with("bad_value: the worker's answer is not the gzip"), "{said}");
+        assert!(said.starts_with("bad_value: the worker's answer is not gzip"), "{said}");
     }
     assert!(failed(&pit, "brotli", args! {}).await.contains("content-encoding \"br\""));
     assert!(failed(&pit, "gzip_error", args! {}).await.contains("taken already"));
-    // A stream of bytes has no end to be counted to, but its reader holds it up, and its pieces are small.
+    // A stream of bytes has no known end, but its reader holds it back, and its pieces are small.
     let mut stream = pit.stream::<Blob>("bomb", args! {}).credit(1).open().expect("a stream");
     let first = soon("a piece", stream.next()).await.expect("a piece").expect("a piece");
     assert!(!first.is_empty() && first.len() <= 1 << 20, "{}", first.len());
@@ -261,7 +270,7 @@ async fn a_bomb_is_not_unpacked_and_what_is_no_gzip_is_told() {
     pit.end().await;
 }
 
-/// The most memory that this process has had, in KiB.
+/// Returns the highest memory use of this process so far, in KiB.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
@@ -307,7 +316,7 @@ async fn bytes_and_texts_come_in_pieces_to_who_asks_for_a_stream() {
     assert!(words.len() > 1, "{}", words.len());
     let all: String = words.iter().map(|word| word.as_str().expect("a text")).collect();
     assert_eq!(all, "aä€😀 ".repeat(20));
-    // To who asks for a value it is one.
+    // For a caller that asks for a value, it is a single value.
     let whole: Blob = soon("the call", pit.call("download", args! {})).await.expect("bytes");
     assert_eq!(whole.len(), 50_000);
     pit.end().await;

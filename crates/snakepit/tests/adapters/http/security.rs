@@ -18,7 +18,7 @@ fn server(words: &[&str]) -> PoolOptions {
     snakepit::http(HttpWorker::new(Program::new(argv)).prefix("/commands")).name("server").workers(1)
 }
 
-/// Accepts one connection and gives what was sent on it within a moment.
+/// Accepts one connection, and returns what is sent on it within a moment.
 fn taken(thief: &TcpListener) -> Vec<u8> {
     thief.set_nonblocking(true).expect("a flag");
     let Ok((mut victim, _)) = thief.accept() else { return Vec::new() };
@@ -53,7 +53,7 @@ async fn the_other_address_family_of_the_port_gets_nothing() {
     };
     let before = pit.pools()[0].workers()[0].pid;
     soon("the call", pit.call::<Value>("deafen", args! {})).await.expect("it listens no more");
-    // Its connections are gone, too. The worker is replaced, and nobody else was asked meanwhile.
+    // Its connections are gone, too. The worker is replaced, and no other process was called meanwhile.
     let pid: i32 = loop {
         match soon("a call", pit.call::<i32>("pid", args! {})).await {
             Ok(pid) => break pid,

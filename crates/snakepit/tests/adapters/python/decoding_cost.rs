@@ -7,19 +7,19 @@ use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{Pit, chain, fault_of, heard, raw, soon};
 
-/// The frames are about 20 MiB long. They are read once, some are copied once.
+/// The frames are about 20 MiB long. They are read once, and some are copied once.
 const MEMORY: u64 = 160 << 10;
-/// Nothing of this takes a second on a quiet machine.
+/// On a quiet machine, none of this takes a second.
 const TIME: Duration = Duration::from_secs(30);
 
-/// The most memory that this process has had, in KiB.
+/// Returns the highest memory use of this process so far, in KiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a high-water mark");
     line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
 }
 
-/// Calls a worker, and proves that its frame has cost neither much memory nor much time.
+/// Calls a worker, and proves that its frame costs neither much memory nor much time.
 async fn outcome(mode: &str, pool: PoolOptions) -> Result<String, CallError> {
     let pit = Pit::start(pool).await;
     let before = resident();
@@ -98,8 +98,9 @@ async fn an_error_costs_little_whatever_is_in_it() {
     assert!(error.to_string().contains("too much memory"), "{error}");
 }
 
-/// Each call has an argument of 64 KiB, which the worker does not read. Once the socket is full, calls wait to be sent. A call
-/// that was not sent goes to the next worker, so the fault shows in how the worker ended, not in a call's error.
+/// Each call has an argument of 64 KiB, which the worker does not read. Once the socket is full, calls wait to be sent.
+/// Calls that were not sent go to the next worker, so the fault appears in the end of the worker, not in the error of a
+/// call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_answers_without_reading_is_ended() {
     let pit = Pit::start(raw("answers_unread")).await;

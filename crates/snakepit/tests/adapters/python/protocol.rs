@@ -7,7 +7,7 @@ use snakepit::{CallError, Value, args};
 
 use crate::support::{self, Pit, fault_of, raw, runs, soon, until};
 
-/// Calls a worker that breaks the protocol in its answer; gives the fault.
+/// Calls a worker that violates the protocol in its answer. Returns the fault.
 async fn fault(mode: &str) -> String {
     let pit = Pit::start(raw(mode)).await;
     let first = pit.pools()[0].workers()[0].pid;

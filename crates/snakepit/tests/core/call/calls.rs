@@ -80,7 +80,7 @@ async fn a_caller_hears_how_far_its_call_is() {
         note.lock().expect("no panic").push(progress);
     });
     assert_eq!(call.await.expect("a value"), 3);
-    // Those that come faster than they are read are one: the latest counts.
+    // Progress that comes faster than it is read is merged: the latest counts.
     let last = heard.lock().expect("no panic").pop().expect("progress was told");
     assert_eq!((last.fraction, last.text.as_deref()), (Some(1.0), Some("step 3")));
     pit.end().await;

@@ -15,7 +15,7 @@ fn short(pool: PoolOptions) -> PoolOptions {
     })
 }
 
-/// Begins a call that writes `started`, waits for that, and goes away.
+/// Begins a call that writes `started`, waits for that, and drops the call.
 async fn begin_and_leave(pit: &Pit, command: &str, path: &str) {
     let call = tokio::spawn(pit.call::<Value>(command, args! { path: path }).into_future());
     until("the call is under way", || !lines(path).is_empty()).await;

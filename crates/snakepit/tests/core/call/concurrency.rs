@@ -36,7 +36,7 @@ async fn a_worker_never_runs_more_calls_than_it_may() {
     pit.end().await;
 }
 
-/// How often each key was run.
+/// Returns how often each key was run.
 fn runs(path: &str) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for line in lines(path) {
@@ -49,7 +49,7 @@ fn runs(path: &str) -> HashMap<String, usize> {
 async fn calls_that_a_dead_worker_had_not_started_run_once_in_another_worker() {
     let mut sent_ahead = 0;
     for round in 0.. {
-        // What is sent ahead depends on how quick the machine is at the time: until some were.
+        // How many calls are sent ahead depends on the speed of the machine at the time. Repeats until some were.
         if round >= rounds(40) && sent_ahead > 0 {
             break;
         }
@@ -57,7 +57,7 @@ async fn calls_that_a_dead_worker_had_not_started_run_once_in_another_worker() {
         let pit = Pit::start(worker("hostile.py").workers(1)).await;
         let path = pit.file("marks");
         learn_that_they_are_short(&pit, &path).await;
-        // A short one as far as anybody knows, which is not: the others wait behind it, at the worker.
+        // A call that is believed to be short, but is not: the others wait behind it, at the worker.
         let slow = tokio::spawn(
             pit.call::<Value>("mark_and_sleep", args! { path: path.as_str(), key: "slow", seconds: 60.0 })
                 .into_future(),
@@ -95,7 +95,7 @@ async fn a_worker_that_closes_its_socket_and_lives_on_runs_nothing_that_another_
         let nap = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 0.2 }).into_future());
         let pool = pit.pools()[0].clone();
         until("it is under way", || pool.in_flight() == 1).await;
-        // It goes on for a while after it has closed the socket; those behind it are in its buffer.
+        // It goes on for a while after it has closed the socket. The calls behind it are in its buffer.
         let slam = args! { path: path.as_str(), key: "slam", seconds: f64::from(round as u32 % 5) * 0.01 };
         let slam = tokio::spawn(pit.call::<Value>("slam", slam).priority(1).into_future());
         let calls: Vec<_> = (0..10)

@@ -120,7 +120,7 @@ async fn a_crash_of_a_worker_with_several_chunks_runs_nothing_twice() {
         let map = pit.map::<usize, _>("mark_or_die", inputs).chunk(10).in_order().expect("a map");
         let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;
         check_runs(&path, &outcomes, fatal);
-        // One input of each chunk was at work.
+        // One input of each chunk was running.
         let failed: Vec<_> = (0..100).filter(|key| outcomes[*key].is_err()).map(|key| key / 10).collect();
         assert!(failed.windows(2).all(|two| two[0] != two[1]) && failed.len() <= 4, "{failed:?}");
         pit.end().await;
@@ -145,7 +145,7 @@ async fn a_crash_fails_the_input_that_was_at_work_and_the_default_chunk_goes_on(
     }
 }
 
-/// Answers that do not fit where they are kept are sent before the next input begins.
+/// Answers that do not fit into their place are sent before the next input begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_takes_no_large_answer_along() {
     for (file, concurrency) in [("hostile.py", 1), ("threads.py", 2)] {
@@ -166,7 +166,7 @@ fn only_fails<T>(outcomes: &[Result<T, CallError>], fatal: &[usize]) {
     assert_eq!(failed, fatal);
 }
 
-/// What succeeded was run once; what failed at most once, the fatal one exactly once.
+/// Checks that inputs with a result were run once and the others at most once, the fatal one exactly once.
 fn check_runs(path: &str, outcomes: &[Result<usize, CallError>], fatal: usize) {
     let mut counts: HashMap<usize, usize> = HashMap::new();
     for line in lines(path) {

@@ -25,7 +25,7 @@ async fn calls_of_all_fates_sum_up_to_the_calls_made() {
     let echo = || pit.call::<u32>("echo", args! { value: 1 });
 
     assert_eq!(echo().await.expect("served"), 1);
-    // What its caller makes of a value is not the pool's matter.
+    // What its caller makes of a value does not concern the pool.
     assert!(matches!(pit.call::<String>("echo", args! { value: 1 }).await, Err(CallError::Result { .. })));
     assert!(pit.call::<Value>("end", args! { how: "MemoryError" }).await.is_err());
     let exits = || pit.call::<Value>("end", args! { how: "os._exit" });
@@ -38,7 +38,7 @@ async fn calls_of_all_fates_sum_up_to_the_calls_made() {
     let late = soon("late", pit.call::<Value>("sleep", args! { seconds: 0.5 }).timeout(short)).await;
     assert!(matches!(late, Err(CallError::Timeout { .. })), "{late:?}");
 
-    // One that runs, one that waits too long, and one for which there is no room.
+    // One call that runs, one that waits too long, and one for which there is no room.
     let path = pit.file("started");
     let running = tokio::spawn(pit.call::<Value>("sleepy", args! { path: path.as_str() }).into_future());
     until("it runs", || !support::lines(&path).is_empty()).await;
@@ -50,7 +50,7 @@ async fn calls_of_all_fates_sum_up_to_the_calls_made() {
     running.abort();
     assert!(running.await.expect_err("aborted").is_cancelled());
 
-    // A stream to its end, and one that is left.
+    // A stream that is read to its end, and one that is dropped.
     let mut read =
         soon("open", async { pit.stream::<u32>("count", args! { n: 3 }).open() }).await.expect("open");
     while let Some(item) = soon("an item", read.next()).await {
@@ -60,13 +60,13 @@ async fn calls_of_all_fates_sum_up_to_the_calls_made() {
     assert_eq!(soon("an item", left.next()).await.expect("some").expect("an item"), 0);
     drop(left);
 
-    // Of a map: one dies, the others do not.
+    // In a map, one input dies, and the others do not.
     let marks = pit.file("marks");
     let inputs = (0..20).map(move |key| args! { path: marks.as_str(), key: key, fatal: 3 });
     let map = pit.map::<u32, _>("mark_or_die", inputs).chunk(1).in_order().expect("a map");
     let died = soon("the map", map.filter(|it| std::future::ready(it.is_err())).count()).await;
     assert_eq!(died, 1);
-    // And one that is given up: what was taken of it counts.
+    // Another map is dropped: the inputs that were taken count.
     let mut map = pit.map::<u32, _>("echo", 0..100_000u32).chunk(5).in_order().expect("a map");
     assert_eq!(soon("a value", map.next()).await.expect("some").expect("a value"), 0);
     let before = pool.outcomes();
@@ -111,7 +111,7 @@ async fn the_errors_of_a_degraded_pool_say_so() {
         .longest_pause(Duration::from_millis(300));
     let pool = worker("hostile.py").workers(2).restarts(few).quarantine(None).queue_limit(0);
     let pit = Pit::start(pool).await;
-    // It is degraded after a few deaths, and recovers, and so on; in between, either kind of error is met.
+    // It is degraded after a few deaths, recovers, and so on. In between, both kinds of errors occur.
     let both = async {
         let (mut died, mut saturated) = (false, false);
         while !(died && saturated) {
@@ -123,7 +123,7 @@ async fn the_errors_of_a_degraded_pool_say_so() {
                 }
                 CallError::Saturated { degraded, .. } => {
                     saturated |= degraded.is_some();
-                    // Until one serves, or there is news of the kind that is looked for.
+                    // Until a worker serves, or the wanted error may occur.
                     tokio::time::sleep(Duration::from_millis(2)).await;
                     degraded
                 }

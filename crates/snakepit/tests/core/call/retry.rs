@@ -19,7 +19,7 @@ fn quick() -> Retry {
     Retry::default().first_pause(Duration::from_millis(5)).longest_pause(Duration::from_millis(5))
 }
 
-/// How often it was made, and why no more.
+/// Returns how often the call was made, and why it was not made again.
 fn given_up(error: &CallError) -> (u32, Option<NoRetry>) {
     match error {
         CallError::WorkerDied { attempts, no_retry, .. } => (*attempts, *no_retry),
@@ -108,7 +108,7 @@ async fn one_deadline_holds_for_all_attempts() {
             let in_time = matches!(no_retry, Some(NoRetry::Deadline | NoRetry::Queue));
             assert!(*attempts > 1 && in_time, "{error}");
         }
-        // It met its deadline at a worker.
+        // It reached its deadline at a worker.
         CallError::Timeout { after, .. } => assert_eq!(*after, timeout),
         CallError::Remote(remote) => assert_eq!(remote.kind, RemoteErrorKind::Deadline, "{error}"),
         other => panic!("{other}"),
@@ -159,7 +159,7 @@ async fn a_stream_is_not_made_again_after_its_first_item() {
     let pit = Pit::start(pool()).await;
     let path = pit.file("runs");
     let stream = pit.stream::<u32>("breaks_off", args! { path: path.as_str(), items: 3 });
-    // With a credit of one, the second item is sent when the first was read.
+    // With a credit of one, the second item is sent when the first has been read.
     let mut stream = stream.credit(1).idempotent().open().expect("a stream");
     let mut read = 0;
     let error = loop {
@@ -189,7 +189,7 @@ async fn lost_inputs_of_an_idempotent_map_are_made_again() {
     assert_eq!(values, (0..60).collect::<Vec<_>>());
     assert_eq!(runs_of(&path), 2);
     let outcomes = pit.pools()[0].outcomes();
-    // The fatal one alone: the answers of those before it were kept.
+    // Only the fatal input is run again: the answers of those before it were kept.
     assert_eq!((outcomes.ok, outcomes.calls(), outcomes.retried), (60, 60, 1), "{outcomes:?}");
     pit.end().await;
 }

@@ -12,7 +12,7 @@ use crate::support::{Pit, fault_of, raw, rounds, soon, until, worker};
 
 const MIB: usize = 1 << 20;
 
-/// How many items the worker has made, as it wrote down.
+/// Returns how many items the worker has made, according to its own record.
 fn made(path: &str) -> usize {
     std::fs::read_to_string(path).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
@@ -23,7 +23,7 @@ fn resident() -> usize {
     line.split_whitespace().nth(1).expect("a number").parse::<usize>().expect("a number") * 1024
 }
 
-/// The workers that stream: one call at a time, threads, tasks.
+/// Returns the workers that stream: one call at a time, in threads, and in tasks.
 fn kinds() -> [PoolOptions; 3] {
     ["hostile.py", "hostile.py", "asynchronous.py"]
         .map(worker)
@@ -47,7 +47,7 @@ async fn a_slow_reader_of_large_items_slows_the_generator_and_memory_stays_flat(
         let mut stream = pit.stream::<Blob>("blobs", arguments).open().expect("a stream");
         let mut most = 0;
         for read in 0..all {
-            // One may wait unread, and another in the generator's hands; it comes that far, and no further.
+            // One item may be unread, and the generator may hold another. It gets that far, and no further.
             until("it has made what it may", || made(&path) >= (read + 2).min(all)).await;
             let item = soon("an item", stream.next()).await.expect("more").expect("an item");
             assert!(made(&path) <= read + 3, "{} made, {read} read", made(&path));
@@ -70,7 +70,7 @@ async fn the_bytes_ahead_are_what_the_caller_says() {
         let arguments = args! { n: 40, size: SIZE, path: path.as_str() };
         let stream = pit.stream::<Blob>("blobs", arguments).credit_bytes(5 * SIZE as u64);
         let mut stream = stream.open().expect("a stream");
-        // An item is a little longer on the wire: five reach the limit.
+        // An item is a little longer on the wire, so five reach the limit.
         for read in 0..40 {
             let item = soon("an item", stream.next()).await.expect("more").expect("an item");
             assert_eq!(item.len(), SIZE);
@@ -83,7 +83,7 @@ async fn the_bytes_ahead_are_what_the_caller_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn small_and_large_items_take_turns_and_all_arrive() {
-    // Both counts run out at different times; whichever it is, the stream goes on.
+    // The two counts run out at different times. Whichever it is, the stream goes on.
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     for (items, bytes) in [(1, 1), (1, 1 << 30), (3, 5000), (1000, 1), (7, 70_000)] {
         for size in [4, 4000, 40_000] {
@@ -106,14 +106,14 @@ async fn a_worker_that_sends_more_bytes_than_it_may_is_ended() {
     let stream = pit.stream::<Value>("any", args! {}).open().expect("a stream");
     until("it is replaced", || pool.workers().iter().any(|worker| worker.pid != first)).await;
     let outcomes: Vec<_> = soon("the stream", stream.collect()).await;
-    // Four reach the 4 MiB that it may send, the fifth is the fault, and the error comes last.
+    // Four items reach the 4 MiB that it may send, the fifth is the fault, and the error comes last.
     assert!(outcomes.len() <= 6, "{} of a hundred items were kept", outcomes.len());
     let error = outcomes.last().and_then(|last| last.as_ref().err()).expect("an error at the end");
     assert!(fault_of(error).contains("more bytes"), "{error}");
     pit.end().await;
 }
 
-/// A tool that streams items of this size without end, and counts them.
+/// Returns a tool that streams items of this size without end, and counts them.
 fn endless(pool: PoolOptions, size: usize, made: &Arc<AtomicUsize>) -> snakepit::Builder {
     let made = Arc::clone(made);
     Snakepit::builder().pool(pool).tool_stream("endless", move |(): (), _| {
@@ -137,7 +137,7 @@ async fn a_tool_makes_large_items_as_they_are_read() {
             let read = read.fetch_add(1, Ordering::SeqCst) + 1;
             let (seen, ahead) = (Arc::clone(&seen), Arc::clone(&ahead));
             async move {
-                // The next one comes while the worker is here; one more would be too much.
+                // The next item is made while the worker is here. One more would be too much.
                 until("the next is made", || seen.load(Ordering::SeqCst) > read).await;
                 ahead.fetch_max(seen.load(Ordering::SeqCst) - read, Ordering::SeqCst);
                 Ok::<_, Infallible>(())

@@ -21,7 +21,7 @@ async fn a_slow_reader_slows_the_generator() {
         let mut stream = stream.open().expect("a stream");
         for n in 0..100 {
             assert_eq!(soon("an item", stream.next()).await.expect("more").expect("an item"), n);
-            // It may be one item ahead of what it may send, never more.
+            // It may be one item ahead of what it may send, but never more.
             let far = progress(&path);
             assert!(far <= n + 12, "{far} made, {n} read");
         }
@@ -127,7 +127,7 @@ async fn a_stream_of_what_does_not_stream_is_one_item_and_the_other_way_round_an
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_calls_between_items_is_not_its_own_obstacle() {
     let pit = Pit::start(worker("hostile.py").workers(2)).await;
-    // Cut short several times: the engine must not take a stream for a short call because of that.
+    // Cut short several times. The engine must not take a stream for a short call because of that.
     for _ in 0..20 {
         let mut stream = pit.stream::<u32>("count", args! { n: 100_000 }).credit(1).open().expect("a stream");
         let _ = soon("an item", stream.next()).await.expect("more").expect("an item");

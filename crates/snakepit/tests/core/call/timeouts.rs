@@ -73,7 +73,7 @@ async fn queue_and_worker_share_one_budget() {
     let first = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 0.6 }).into_future());
     let pool = pit.pools()[0].clone();
     support::until("the first is under way", || pool.in_flight() == 1).await;
-    // Alone it would be done in time.
+    // Alone it would finish in time.
     let began = Instant::now();
     let call = pit.call::<Value>("sleep", args! { seconds: 0.8 }).timeout(Duration::from_secs(1));
     let error = soon("the call", call).await.expect_err("no time");

@@ -55,7 +55,7 @@ async fn every_kind_of_value_comes_back_as_it_went() {
     pit.end().await;
 }
 
-/// Otherwise the tests would be of another codec than one believes.
+/// Guards against tests that use another codec than intended.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_workers_of_the_tests_use_the_codec_that_was_asked_for() {
     let asked = if python_with_msgspec().is_some() { "msgspec" } else { "python" };

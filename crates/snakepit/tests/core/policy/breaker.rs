@@ -35,7 +35,7 @@ fn phase(pool: &Pool, scope: &CircuitScope) -> CircuitPhase {
     pool.circuits().get(scope).expect("a circuit").state
 }
 
-/// Who refuses a call, and for how long.
+/// Returns what refuses a call, and for how long.
 fn refusal(error: &CallError) -> (Option<&str>, Duration) {
     match error {
         CallError::CircuitOpen { command, retry_in, .. } => (command.as_deref(), *retry_in),
@@ -74,7 +74,7 @@ async fn the_circuit_of_a_pool_opens_half_opens_and_closes() {
     assert_eq!(echo(&pit).await.expect("let in on trial"), 1);
     assert_eq!(next_turn(&mut events).await, ("half open", CircuitScope::Pool));
     assert_eq!(next_turn(&mut events).await, ("closed", CircuitScope::Pool));
-    // That of the command has its own trial, which fails.
+    // The circuit of the command has its own trial, which fails.
     assert!(end(&pit, "kill").await.is_err_and(|error| error.autopsy().is_some()));
     assert_eq!(next_turn(&mut events).await, ("half open", command("end")));
     assert_eq!(next_turn(&mut events).await, ("opened", command("end")));

@@ -9,7 +9,7 @@ use snakepit::{CallError, Pool, PoolOptions, Value, args};
 
 use crate::support::{self, Pit, at_once, heard, runs_of, soon, until, worker};
 
-/// How many deaths by SIGKILL it takes: twice as many as crashes, since it may have come from anybody.
+/// The number of deaths by SIGKILL that it takes: twice as many as crashes, since they may have come from outside.
 const KILLS: usize = 6;
 
 fn pool(file: &str) -> PoolOptions {
@@ -20,7 +20,7 @@ async fn dies(pit: &Pit, how: &str) -> CallError {
     soon("a death", pit.call::<Value>("end", args! { how: how })).await.expect_err("a death")
 }
 
-/// Which of the suspects are refused, by how many deaths.
+/// Returns, for each refused suspect, the number of deaths.
 fn refused(pool: &Pool) -> Vec<usize> {
     let refused = pool.quarantine().into_iter().filter(|suspect| suspect.refused_until.is_some());
     refused.map(|suspect| suspect.autopsies.len()).collect()
@@ -205,7 +205,7 @@ async fn an_idempotent_call_is_not_made_again_once_it_is_refused() {
     pit.end().await;
 }
 
-/// A call that runs beside others and is always the same, begun when this returns.
+/// Begins a call that runs beside others and is always the same.
 async fn beside(pit: &Pit, path: &str) -> tokio::task::JoinHandle<Result<String, CallError>> {
     let before = support::lines(path).len();
     let args = args! { path: path, key: "ping", seconds: 0.3 };

@@ -39,7 +39,7 @@ async fn workers_share_the_devices_and_a_faulty_one_is_left_alone_for_a_while() 
     assert!(!left.iter().any(|device| place.ends_with(device)), "{place} is not used");
     let (slot, device) = pit.call::<(String, String)>("place", ()).await.expect("a place");
     assert!(left.contains(&device) && slot.parse::<usize>().is_ok(), "{slot} {device}");
-    // Once the taint is over, whoever comes next uses the device again.
+    // Once the taint is over, the next worker uses the device again.
     let used_again = async {
         while devices(&pool).len() < 2 {
             pool.recycle_all().await;
@@ -62,7 +62,7 @@ async fn a_pool_with_no_device_left_waits_for_one_and_says_so() {
     let pool = pit.pools()[0].clone();
     let mut events = pool.events();
     let _ = soon("the call", pit.call::<Value>("die", args! { of: "the driver is wedged" })).await;
-    // The caller hears of the death before the supervisor does.
+    // The caller learns of the death before the supervisor does.
     heard(&mut events, |event| matches!(event, Event::PoolTainted { .. }).then_some(())).await;
     let error = soon("a call", pit.call::<u32>("echo", args! { value: 1 })).await.expect_err("no device");
     assert!(error.to_string().contains("devices"), "{error}");

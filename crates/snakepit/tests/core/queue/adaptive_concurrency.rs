@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{Pit, until, worker};
 
-/// Callers without a pause.
+/// Starts callers that call without a pause.
 fn load(pit: &Snakepit, callers: usize, command: &'static str) -> JoinSet<()> {
     let mut load = JoinSet::new();
     for _ in 0..callers {

@@ -10,12 +10,12 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Pit, at_once, lines, soon, until, worker};
 
-/// More often than any test lets it.
+/// More often than in any test.
 const ALWAYS: u32 = 1000;
 
 type Answers = Vec<Result<i64, CallError>>;
 
-/// One worker that dies of -2 the first times that it is given it, and holds its batches until the gate is open.
+/// A worker that dies of -2 for the first times that it gets it, and holds its batches until the gate is open.
 struct Scene {
     pit: Pit,
     pool: Pool,
@@ -51,7 +51,7 @@ impl Scene {
         self.pit.map("dies_for_a_while", inputs)
     }
 
-    /// The first call alone, and the others as one batch behind it; the answers in their order.
+    /// Sends the first call alone, and the others as one batch behind it. Returns the answers in their order.
     async fn batch_behind(
         &self,
         first: i64,
@@ -75,23 +75,23 @@ impl Scene {
         std::fs::write(&self.gate, "").expect("the gate opens");
     }
 
-    /// What each run was given that was given -2.
+    /// Returns the inputs of each run that got -2.
     fn fatal_runs(&self) -> Vec<String> {
         lines(&self.path).into_iter().filter(|line| line.split(',').any(|x| x == "-2")).collect()
     }
 
-    /// With how many calls each run was given -2. Callers of their own come in any order.
+    /// Returns the number of calls of each run that got -2. Independent callers come in any order.
     fn fatal_sizes(&self) -> Vec<usize> {
         self.fatal_runs().iter().map(|line| line.split(',').count()).collect()
     }
 
-    /// How often each suspect was there when a worker died.
+    /// Returns, for each suspect, how many worker deaths it was present at.
     fn deaths(&self) -> Vec<usize> {
         self.pool.quarantine().iter().map(|suspect| suspect.autopsies.len()).collect()
     }
 }
 
-/// All but the fatal one have their own answer. Gives the errors of those.
+/// Checks that all but the fatal ones have their own answer. Returns the errors of the fatal ones.
 fn fatal_errors(numbers: &[i64], answers: Answers) -> Vec<CallError> {
     assert_eq!(numbers.len(), answers.len());
     let mut errors = Vec::new();
@@ -148,7 +148,7 @@ async fn only_the_killer_in_a_batch_is_suspected_and_every_call_is_counted_once(
 async fn a_call_quarantined_while_its_batch_runs_is_not_retried() {
     let pool = worker("batches.py").quarantine(Quarantine::default().deaths(1));
     let scene = Scene::start(pool, ALWAYS).await;
-    // The first dies alone, when the batch with the same call was let in already.
+    // The first dies alone when the batch with the same call was already admitted.
     let numbers = [-2, 1, -2, 3];
     let answers = scene.batch_behind(-2, numbers[1..].iter().map(|x| scene.spawn(*x))).await;
     let errors = fatal_errors(&numbers, answers);
@@ -165,7 +165,7 @@ async fn a_call_of_which_a_worker_died_is_made_again_without_those_that_wait() {
     until("it is under way", || lines(&scene.path) == ["-2"]).await;
     let others: Vec<_> = (1..4).map(|x| scene.spawn(x)).collect();
     until("they wait", || scene.pool.queued() == 3).await;
-    // They go to the next worker, which takes longer to start than the pause of the lost one.
+    // They go to the next worker, whose start takes longer than the pause of the lost call.
     scene.open();
     assert_eq!(soon("the call", fatal).await.expect("no panic").expect("an answer"), -2);
     for (x, call) in (1..).zip(others) {

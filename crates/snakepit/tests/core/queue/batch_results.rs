@@ -10,7 +10,7 @@ use crate::support::{Pit, fault_of, raw, soon};
 
 type Outcome = Result<u32, CallError>;
 
-/// What a worker makes of so many inputs in one frame.
+/// Returns what a worker makes of so many inputs in one frame.
 async fn outcomes(mode: &str, inputs: u32) -> Vec<Outcome> {
     let grace = Duration::from_millis(50);
     let grace = CancelGrace { ask: grace, raise: grace, terminate: grace };
@@ -22,7 +22,7 @@ async fn outcomes(mode: &str, inputs: u32) -> Vec<Outcome> {
     outcomes
 }
 
-/// The values of those that have one.
+/// Returns the value of each outcome that has one.
 fn values(outcomes: &[Outcome]) -> Vec<Option<u32>> {
     outcomes.iter().map(|outcome| outcome.as_ref().ok().copied()).collect()
 }
@@ -33,7 +33,7 @@ async fn more_results_than_calls_are_a_fault() {
         let outcomes = outcomes(mode, 3).await;
         let fault = fault_of(outcomes[2].as_ref().expect_err("a fault"));
         assert!(fault.contains("4 results for the 3 of call"), "{mode}: {fault}");
-        // What had come before in a frame of its own is kept.
+        // What came before, in a frame of its own, is kept.
         let kept = if mode == "too_many_results" { [None, None, None] } else { [Some(1), Some(2), None] };
         assert_eq!(values(&outcomes), kept, "{mode}");
     }
@@ -44,7 +44,7 @@ async fn results_without_an_end_and_without_an_entry_are_a_fault() {
     let outcomes = outcomes("more_of_nothing", 3).await;
     assert_eq!(values(&outcomes), [Some(1), None, None]);
     let fault = fault_of(outcomes[1].as_ref().expect_err("a fault"));
-    assert!(fault.contains("hold none"), "{fault}");
+    assert!(fault.contains("empty Results"), "{fault}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +102,7 @@ async fn silence_after_some_results_ends_with_the_callers_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_death_after_some_results_fails_what_was_started_and_the_rest_goes_on() {
     let outcomes = outcomes("dies_after_some", 6).await;
-    // Each worker answers one, starts one more, and dies of it; what it had not started is for the next.
+    // Each worker answers one call, starts another, and dies of it. The next worker gets those that were not started.
     assert_eq!(values(&outcomes), [Some(1), None, Some(1), None, Some(1), None]);
     for outcome in [&outcomes[1], &outcomes[3], &outcomes[5]] {
         assert!(outcome.as_ref().is_err_and(|error| error.autopsy().is_some()), "{outcome:?}");

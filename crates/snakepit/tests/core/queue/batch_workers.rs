@@ -9,7 +9,7 @@ use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{Pit, jitter, kill, lines, python, rounds, soon, until, worker};
 
-/// Six calls behind one that is under way, and what the function was given.
+/// Makes six calls behind one that is under way. Returns the sizes that the function was given, and the answers.
 async fn sizes_behind_one(pool: PoolOptions, command: &str) -> (Vec<usize>, Vec<i64>) {
     let pit = Pit::start(pool).await;
     let (path, gate) = (pit.file("path"), pit.file("gate"));
@@ -82,7 +82,7 @@ async fn a_pool_in_debug_mode_gathers_nothing() {
     pit.end().await;
 }
 
-/// What became of the calls of a storm.
+/// The outcomes of the calls of a storm.
 #[derive(Default, Debug)]
 struct Tally {
     answered: usize,
@@ -101,7 +101,7 @@ async fn no_call_is_lost_and_each_is_answered_once_while_workers_are_killed() {
             for n in (caller..calls).step_by(40) {
                 let call = pit.call::<i64>("no_negatives", args! { x: n });
                 if n % 13 == 0 {
-                    // Dropped, at some time or other.
+                    // Dropped, at an arbitrary time.
                     let _ = tokio::time::timeout(jitter(n, 1500), call.into_future()).await;
                     continue;
                 }

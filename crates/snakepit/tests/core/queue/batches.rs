@@ -1,4 +1,4 @@
-//! Calls of a batch command travel together; each call has its own answer, error, deadline and cancellation.
+//! Calls of a batch command are sent together. Each call has its own answer, error, deadline and cancellation.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl Held {
         numbers.into_iter().map(|x| tokio::spawn(self.call(x).into_future())).collect()
     }
 
-    /// One batch is under way, and these wait for one another.
+    /// Starts one batch, and gathers these calls behind it.
     async fn with_gathered(&self, numbers: std::ops::Range<i64>) -> (Calls, Calls) {
         let first = self.spawn([0]);
         until("the first is under way", || lines(&self.path) == ["0"]).await;
@@ -49,7 +49,7 @@ impl Held {
         std::fs::write(&self.gate, "").expect("the gate opens");
     }
 
-    /// How many calls each run of the function was given.
+    /// Returns the number of calls in each run of the function.
     fn sizes(&self) -> Vec<usize> {
         lines(&self.path).iter().map(|line| line.split(',').count()).collect()
     }
@@ -96,7 +96,7 @@ async fn the_window_bounds_how_long_calls_gather() {
     held.command = "hold_briefly";
     let began = Instant::now();
     let (first, rest) = held.with_gathered(1..4).await;
-    // The first batch is still under way; another worker has a place.
+    // The first batch is still under way, and another worker has a place.
     until("the window is over", || lines(&held.path).len() == 2).await;
     assert!(began.elapsed() >= Duration::from_millis(100), "{:?}", began.elapsed());
     assert_eq!(held.sizes(), [1, 3]);
@@ -179,7 +179,7 @@ async fn a_function_that_returns_no_list_of_its_length_fails_its_calls_with_the_
     pit.end().await;
 }
 
-/// Eight calls in one batch, one of which is bad.
+/// Sends eight calls in one batch, one of which is bad.
 async fn batch_with(bad: i64) -> (Held, Vec<Result<i64, CallError>>) {
     let mut held = Held::start(worker("batches.py").workers(1)).await;
     held.command = "poison";

@@ -7,9 +7,9 @@ use snakepit::{Value, args};
 
 use crate::support::{self, Pit, lines, soon, until, worker};
 
-/// In the child: what it measures is its own process.
+/// Set in the child, which measures its own process.
 const CHILD: &str = "SNAKEPIT_MEASURES_MEMORY";
-/// As many values of a MiB.
+/// The number of values of one MiB each.
 const VALUES: usize = 300;
 
 fn resident_mib() -> usize {
@@ -18,12 +18,12 @@ fn resident_mib() -> usize {
     rss.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") / 1024
 }
 
-/// How many MiB more the host holds while they wait, and when all are served.
+/// Returns how many more MiB the host holds while the values wait, and when all are served.
 async fn grown() -> (usize, usize) {
     let pool = worker("hostile.py").workers(1).queue_timeout(support::SOON);
     let pit = Pit::start(pool).await;
     let value = |byte: u8| args! { value: Blob::from(vec![byte; 1 << 20]) };
-    // What the first one needs is needed once.
+    // What the first call needs is needed only once.
     soon("a call", pit.call::<Value>("echo", value(0))).await.expect("served");
     let before = resident_mib();
     let path = pit.file("occupied");

@@ -7,7 +7,7 @@ use snakepit::{CallError, Pool, Value, args};
 
 use crate::support::{self, Pit, lines, rounds, soon, until, worker};
 
-/// Occupies the only worker for so long, and waits until it does.
+/// Occupies the only worker for so many seconds. Returns when it is busy.
 async fn occupy(pit: &Pit, seconds: f64) -> tokio::task::JoinHandle<Result<Value, CallError>> {
     let path = pit.file("occupied");
     let before = lines(&path).len();
@@ -21,7 +21,7 @@ fn pool(pit: &Pit) -> Pool {
     pit.pools()[0].clone()
 }
 
-/// A call that leaves its key in a file, spawned and seen to be in the queue before this returns.
+/// Spawns a call that writes its key to a file. Returns when the call is in the queue.
 async fn enqueue(pit: &Pit, key: &str, priority: i8) -> tokio::task::JoinHandle<Result<Value, CallError>> {
     let depth = pool(pit).queued();
     let args = args! { path: pit.file("order"), key: key };
@@ -142,7 +142,7 @@ async fn a_hundred_thousand_calls_that_wait_can_all_go_away() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_of_short_calls_starves_no_call_of_unknown_length() {
     let pit = Pit::start(worker("hostile.py").workers(1).queue_timeout(Duration::from_secs(5))).await;
-    // So many callers that the worker holds a call of theirs at any time.
+    // So many callers that the worker always holds a call of theirs.
     let callers = (0..64).map(|_| {
         let pit = pit.clone();
         tokio::spawn(async move {
@@ -160,7 +160,7 @@ async fn a_stream_of_short_calls_starves_no_call_of_unknown_length() {
             pit.call::<Value>("mark_and_sleep", args! { path: pit.file("x"), key: "x", seconds: 0.01 });
         let _ = soon("the call", call).await.expect("its turn");
     }
-    // Those that were there before it go first, and those that the worker held already.
+    // The calls that were there before it go first, and so do those that the worker already held.
     let others = (pool.workers()[0].calls - before) / 10;
     println!("{others} short calls went before each");
     assert!(others < 64 + 128 + 64, "{others} went first");
@@ -172,7 +172,7 @@ async fn a_stream_of_short_calls_starves_no_call_of_unknown_length() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_short_call_overtakes_one_that_does_not_fit_behind_the_running_one() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
-    // Both are known to be short now, as far as one can tell.
+    // Both appear to be short now.
     for _ in 0..100 {
         let _: Value = soon("a nap", pit.call("sleep", args! { seconds: 0.0 })).await.expect("slept");
         let _: Value = soon("an echo", pit.call("echo", args! { value: 1 })).await.expect("a value");
@@ -234,7 +234,7 @@ async fn a_low_priority_has_its_turn_under_steady_load() {
             }
         })
     };
-    // There is always one that waits.
+    // At least one call always waits.
     let callers: Vec<_> = (0..4).map(caller).collect();
     until("others wait", || pool(&pit).queued() >= 2).await;
     let args = args! { path: path.as_str(), key: "low" };

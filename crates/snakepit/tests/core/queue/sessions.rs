@@ -105,12 +105,12 @@ async fn calls_bound_to_a_worker_that_leaves_go_to_the_others_at_once() {
     let pit = Pit::start(pool().affinity(Affinity::StrictQueue)).await;
     let pool = pit.pools()[0].clone();
     let first = who(&pit, "a").await;
-    // A call that is at its worker and not started would go to another one instead of failing.
+    // A call that is at its worker but not started would go to another one instead of failing.
     let started = pit.file("started");
     let arguments = args! { seconds: 600.0, started: started.as_str() };
     let busy = tokio::spawn(pit.call::<Who>("slow_who", arguments).session("a").into_future());
     until("it is started", || !lines(&started).is_empty()).await;
-    // The idle one leaves first; with one worker, the bound calls have nobody else.
+    // The idle worker leaves first. With one worker, the bound calls have no other worker.
     let bound: Vec<_> =
         (0..3).map(|_| tokio::spawn(pit.call::<Who>("who", args! {}).session("a").into_future())).collect();
     until("they wait", || pool.queued() == 3).await;
@@ -229,7 +229,7 @@ async fn a_session_does_not_expire_while_a_call_of_it_runs() {
     let pit = Pit::start(worker("sessions.py").workers(1).session_ttl(Duration::from_millis(200))).await;
     let _: Value =
         soon("put", pit.call("put", args! { key: "x", value: 1 }).session("a")).await.expect("kept");
-    // Several times as long as a session lives that nobody visits.
+    // Several times as long as an unvisited session lives.
     let _: Value =
         soon("slow", pit.call("slow_who", args! { seconds: 1.5 }).session("a")).await.expect("answered");
     let kept: i64 = soon("get", pit.call("get", args! { key: "x" }).session("a")).await.expect("a value");

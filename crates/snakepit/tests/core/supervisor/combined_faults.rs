@@ -19,7 +19,7 @@ use crate::support::{
     worker,
 };
 
-/// Replaces whoever dies without giving up.
+/// Restarts that replace dead workers without ever giving up.
 fn tireless() -> Restarts {
     Restarts::default()
         .failures(1_000_000)
@@ -27,7 +27,7 @@ fn tireless() -> Restarts {
         .longest_pause(Duration::from_millis(10))
 }
 
-/// Kills a worker by chance every few milliseconds.
+/// A task that kills a random worker every few milliseconds.
 struct Storm {
     over: Arc<AtomicBool>,
     task: JoinHandle<usize>,
@@ -58,7 +58,7 @@ impl Storm {
     }
 }
 
-/// Calls without a pause: each is answered, or dies with its worker.
+/// Calls without a pause. Each call is answered, or dies with its worker.
 fn load(pit: &Snakepit, over: &Arc<AtomicBool>) -> Vec<JoinHandle<(usize, usize)>> {
     let caller = |_| {
         let (pit, over) = (pit.clone(), Arc::clone(over));
@@ -68,7 +68,7 @@ fn load(pit: &Snakepit, over: &Arc<AtomicBool>) -> Vec<JoinHandle<(usize, usize)
                 match soon("a call", pit.call::<f64>("sleep", args! { seconds: 0.002 })).await {
                     Ok(_) => answered += 1,
                     Err(CallError::WorkerDied { .. }) => died += 1,
-                    // While it is to have none, calls are refused at once.
+                    // While the pool should have no workers, calls are refused at once.
                     Err(CallError::NoWorkers { reason, .. }) if reason.contains("scaled to 0") => {
                         tokio::task::yield_now().await;
                     }
@@ -97,7 +97,7 @@ async fn a_worker_stopped_in_a_call_holds_up_nobody_else_and_finishes_when_it_go
     let pool = pit.pools()[0].clone();
     for round in 0..3 {
         let path = pit.file(&format!("marks-{round}"));
-        // Long enough that it is stopped before it is done; that time passes while it is stopped, too.
+        // Long enough that the worker is stopped before the call is done. That time passes while it is stopped, too.
         let args = args! { path: path.as_str(), key: "begun", seconds: 3.0 };
         let call = tokio::spawn(pit.call::<String>("mark_and_sleep", args).into_future());
         until("it has begun", || !lines(&path).is_empty()).await;
@@ -140,7 +140,7 @@ async fn workers_stopped_in_calls_are_no_obstacle_for_the_end() {
     assert!(!stopped.into_iter().any(runs));
 }
 
-/// A pool of `fragile.py`, and the files that it reads and writes.
+/// A pool of `fragile.py`, and the files that the worker reads and writes.
 struct Fragile {
     home: tempfile::TempDir,
 }
@@ -165,7 +165,7 @@ impl Fragile {
 
     fn pool(&self) -> PoolOptions {
         let quick = Restarts::default().failures(4).longest_pause(Duration::from_millis(500));
-        // The same call meets worker after worker, and is not to be refused for that.
+        // The same call meets worker after worker, and must not be refused for that.
         snakepit::python(self.python())
             .quarantine(None)
             .restarts(quick)
@@ -173,7 +173,7 @@ impl Fragile {
     }
 
     fn becomes(&self, mood: &str) {
-        // Never half written: workers read it at any time.
+        // Never half written, because workers may read it at any time.
         let draft = self.home.path().join("draft");
         std::fs::write(&draft, mood).expect("a file");
         std::fs::rename(draft, self.mood()).expect("a file");
@@ -189,7 +189,7 @@ async fn a_crash_loop_at_import_after_ready_or_in_calls_is_paced_and_ends_with_i
         let mut events = pool.events();
         fragile.becomes(mood);
         pids(&pool).into_iter().for_each(kill);
-        // Callers who do not give up: they meet whoever starts.
+        // A persistent caller that meets every worker that starts.
         let over = Arc::new(AtomicBool::new(false));
         let caller = tokio::spawn({
             let (pit, over) = (pit.clone(), Arc::clone(&over));
@@ -203,13 +203,14 @@ async fn a_crash_loop_at_import_after_ready_or_in_calls_is_paced_and_ends_with_i
             while !matches!(events.next().await.expect("the pool lives"), Event::PoolDegraded { .. }) {}
         };
         soon("the pool is degraded", degraded).await;
-        // How much it tries from now on is the question.
+        // The question is how often it tries from now on.
         let (before, began) = (fragile.starts(), Instant::now());
         tokio::time::sleep(Duration::from_secs(3)).await;
         let (starts, time) = (fragile.starts() - before, began.elapsed());
         println!("{mood}: {before} starts until it was degraded, then {starts} in {time:?}");
         assert!(before <= 14, "{mood}: {before} starts before it was degraded");
-        // One at a time, at the longest pause, less a quarter. One that answers before it dies lets the others start, too.
+        // One at a time, at the longest pause less a quarter. A worker that answers before it dies lets the others
+        // start, too.
         let each = if mood == "ready" { 3 } else { 1 };
         let most = each * (time.as_millis() / 375) as usize + 3;
         assert!(starts <= most, "{mood}: {starts} starts in {time:?}");
@@ -238,7 +239,7 @@ async fn a_reload_of_code_that_dies_right_after_it_got_ready_keeps_workers_that_
         let pool = pit.pools()[0].clone();
         fragile.becomes(mood);
         let over = Arc::new(AtomicBool::new(false));
-        // So many that whoever is new gets one at once.
+        // So many callers that a new worker gets a call at once.
         let caller = |_| {
             let (pit, over) = (pit.clone(), Arc::clone(&over));
             tokio::spawn(async move {
@@ -351,7 +352,7 @@ enum Amid {
     Storm,
 }
 
-/// The processes whose environment has this word.
+/// Returns the processes whose environment contains this word.
 fn marked(word: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").expect("processes");
     let pids = all.filter_map(|entry| entry.expect("an entry").file_name().into_string().ok());

@@ -9,7 +9,7 @@ use snakepit::{CallError, Value, args};
 
 use crate::support::{self, Pit, heard, python, soon, until};
 
-/// Counts what was told within a time.
+/// Counts the events within a time.
 async fn told_within(events: &mut Subscription, time: Duration) -> Vec<&'static str> {
     let end = tokio::time::Instant::now() + time;
     let mut told = Vec::new();
@@ -36,7 +36,7 @@ async fn workers_that_live_a_little_longer_than_a_second_are_held_back_and_do_no
         count(&told, "snakepit.pool.recovered"),
         count(&told, "snakepit.pool.degraded"),
     );
-    // Those that were started before may still die, and then one for each pause of 3 s at least.
+    // Workers that were started before may still die. After that, one worker dies per pause of at least 3 s.
     assert!(deaths <= 3 + 5, "{deaths} deaths: {told:?}");
     assert_eq!((recovered, degraded), (0, 0), "{told:?}");
     pit.end().await;

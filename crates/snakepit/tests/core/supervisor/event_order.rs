@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::support::{self, Pit, jitter, kill, pids, python, rounds, soon, until, worker};
 
-/// Holds up whoever comes next, thread and all.
+/// Holds up the next thread that passes.
 #[derive(Default)]
 struct Gate {
     catches: AtomicBool,
@@ -49,12 +49,12 @@ impl Gate {
     }
 }
 
-/// Workers that are nothing but a word of the adapter.
+/// Workers without processes, which follow the orders of the test.
 #[derive(Default)]
 struct Whims {
-    /// In the way of those that start.
+    /// Holds up starts.
     start: Gate,
-    /// In the way of those that look at a worker's process, but not of the task that stays with it.
+    /// Holds up the threads that look at a worker's process, except the task that manages the worker.
     look: Gate,
     tender: Mutex<Option<tokio::task::Id>>,
     ended: AtomicUsize,
@@ -62,13 +62,13 @@ struct Whims {
     panics_at_start: AtomicBool,
     panics_at_end: AtomicBool,
     starts: AtomicUsize,
-    /// How long a start takes, in microseconds.
+    /// The duration of a start, in microseconds.
     start_micros: AtomicUsize,
 }
 
 struct Whim {
     whims: Arc<Whims>,
-    /// The call that it broke of.
+    /// The call that broke it.
     lost: Mutex<Option<Call>>,
     breaks: Notify,
     introduction: Introduction,
@@ -99,7 +99,7 @@ impl Handle for Whim {
     fn process(&self) -> Option<&custody::WorkerProcess> {
         let tender = *self.whims.tender.lock().expect("a task");
         if tender.is_some() && tender != tokio::task::try_id() {
-            // The tasks of a thread that is held up go on elsewhere.
+            // The other tasks of a thread that is held up move to another thread.
             tokio::task::block_in_place(|| self.whims.look.pass());
         }
         None
@@ -140,7 +140,7 @@ impl Handle for Whim {
 }
 
 fn whimsical(whims: &Arc<Whims>) -> PoolOptions {
-    // The same call is lost again and again, and is not to be refused for that.
+    // The same call is lost again and again, and must not be refused for that.
     PoolOptions::new("whims", WhimAdapter(Arc::clone(whims))).quarantine(None)
 }
 
@@ -244,7 +244,7 @@ async fn a_worker_that_gets_ready_while_the_pool_stops_ends_whatever_else_is_tol
     let whims = Arc::new(Whims::default());
     let pool = whimsical(&whims).workers(1).recycling(Recycling::default().max_rss(1 << 40));
     let pit = Snakepit::builder().pool(pool).start().await.expect("an engine");
-    // The supervisor's look at the memory of one, and the start of another one, take long.
+    // The supervisor's look at the memory of one worker, and the start of another one, take long.
     whims.look.shut();
     whims.look.catch().await;
     whims.start.shut();
@@ -255,7 +255,7 @@ async fn a_worker_that_gets_ready_while_the_pool_stops_ends_whatever_else_is_tol
         async move { pit.stop_within(Duration::ZERO).await }
     });
     until("the first one has ended", || whims.ended.load(Ordering::SeqCst) == 1).await;
-    // The supervisor hears what was seen, and some time later that the second one is ready.
+    // The supervisor learns the result of the look, and some time later that the second worker is ready.
     for gate in [&whims.look, &whims.start] {
         tokio::time::sleep(Duration::from_millis(50)).await;
         gate.open();
@@ -280,7 +280,7 @@ async fn ready_is_what_the_last_order_asked_for() {
     soon("the stop", pit.stop()).await;
 }
 
-/// A worker file that can become another one.
+/// A worker file whose code can change.
 struct Code(tempfile::TempDir);
 
 impl Code {
@@ -340,7 +340,7 @@ async fn a_reload_brings_other_devices_and_another_policy() {
     let other = pool(["cuda:1", "cuda:2"]).taint(taint).restarts(restarts);
     soon("the reload", running.reload_as(other)).await.expect("reloaded");
     assert_eq!(devices(), BTreeSet::from(["cuda:1".into(), "cuda:2".into()]));
-    // The budget is twice the number of workers now, and the pause is short.
+    // The budget is now twice the number of workers, and the pause is short.
     let mut events = running.events();
     let degraded = async {
         loop {

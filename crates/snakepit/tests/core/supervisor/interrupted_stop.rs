@@ -9,13 +9,13 @@ use snakepit::{CallError, Value, args};
 
 use crate::support::{Pit, jitter, learn_that_they_are_short, lines, raw_with, rounds, soon, until, worker};
 
-/// How long a worker lives on that ignores TERM.
+/// How long a worker that ignores TERM lives on.
 const TERM_GRACE: Duration = Duration::from_millis(60);
 
-/// What became of a series of calls, by their keys.
+/// The outcomes of a series of calls, by their keys.
 type Outcomes = Vec<(String, Result<String, CallError>)>;
 
-/// A worker that only KILL ends, and that is sent ahead what is short.
+/// Starts a worker that only KILL ends, and to which short calls are sent ahead.
 async fn deaf_worker() -> Pit {
     let grace = CancelGrace { terminate: TERM_GRACE, ..CancelGrace::default() };
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(grace)).await;
@@ -24,7 +24,8 @@ async fn deaf_worker() -> Pit {
     pit
 }
 
-/// One call that takes a while and is not known to, and twenty behind it: as many as possible at the worker.
+/// Makes a call that takes a while, though this is not known, and twenty calls behind it. As many as possible are at
+/// the worker.
 async fn calls_behind_a_slow_one(
     pit: &Pit,
     path: &str,
@@ -51,7 +52,7 @@ async fn outcomes(calls: Vec<(String, tokio::task::JoinHandle<Result<String, Cal
     outcomes
 }
 
-/// How many calls had which outcome; fails where an outcome is not what happened.
+/// Counts the outcomes of calls. Fails if an outcome contradicts what happened.
 #[derive(Default, Debug)]
 struct Tally {
     answered: usize,
@@ -60,7 +61,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// To be asked when everything is gone: nothing is begun any more.
+    /// Adds the outcomes. Call it when all workers are gone, so that nothing begins any more.
     fn add(&mut self, what: &str, path: &str, outcomes: Outcomes) {
         let mut begun: HashMap<String, usize> = HashMap::new();
         for line in lines(path) {
@@ -74,7 +75,7 @@ impl Tally {
                     assert!(begun.contains_key(&key), "{what}: {key} was answered and never begun");
                     self.answered += 1;
                 }
-                // Or it came when the pool was to have no workers.
+                // Or it came when the pool should have no workers.
                 Err(CallError::Stopped | CallError::NoWorkers { .. }) => {
                     assert!(!begun.contains_key(&key), "{what}: {key} was begun, and said not to be");
                     self.stopped += 1;
@@ -91,7 +92,7 @@ async fn a_stop_that_is_cut_short_says_of_no_call_that_ran_that_it_was_not_start
     let mut tally = Tally::default();
     let mut sent_ahead = 0;
     for round in 0.. {
-        // What is sent ahead depends on how quick the machine is at the time: until some were.
+        // How many calls are sent ahead depends on the speed of the machine at the time. Repeats until some were.
         if round >= rounds(40) && sent_ahead > 0 {
             break;
         }
@@ -116,7 +117,8 @@ async fn a_stop_that_is_cut_short_says_of_no_input_of_a_map_that_ran_that_it_was
     for round in 0..rounds(20) {
         let pit = deaf_worker().await;
         let path = pit.file("marks");
-        // The third one takes a while: the frame is under way when the stop comes, and goes on during the grace.
+        // The third call takes a while, so the frame is under way when the stop comes, and goes on during the grace
+        // period.
         let nap = jitter(round, 50_000).as_secs_f64();
         let inputs: Vec<_> = (0..60)
             .map(|n| {
@@ -175,7 +177,7 @@ async fn a_pool_that_changes_its_size_runs_every_call_once() {
         all.extend(outcomes(calls).await);
     }
     pit.stop().await;
-    // Between the two sizes there may be nobody, and then a call that comes is refused.
+    // Between the two sizes there may be no worker. A call that comes then is refused.
     let is_well = |outcome: &Result<_, _>| matches!(outcome, Ok(_) | Err(CallError::NoWorkers { .. }));
     assert!(all.iter().all(|(_, outcome)| is_well(outcome)), "{all:?}");
     tally.add("in the end", &path, all);
@@ -183,7 +185,8 @@ async fn a_pool_that_changes_its_size_runs_every_call_once() {
     pit.prove_nothing_is_left();
 }
 
-/// On one thread: whoever has the last answer of a worker calls again before the pool hears that the worker is broken.
+/// On one thread, the caller that gets the last answer of a worker calls again before the pool learns that it is
+/// broken.
 #[tokio::test]
 async fn calls_for_a_broken_worker_run_once_in_another_worker() {
     let home = tempfile::tempdir().expect("a directory");

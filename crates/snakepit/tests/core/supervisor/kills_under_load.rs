@@ -1,6 +1,6 @@
 //! Workers are killed again and again under load: every call has one answer, and the host's memory does not grow.
 //!
-//! These tests measure the whole process, so they run one after the other. `SNAKEPIT_STORM=60` sets the length of the
+//! These tests measure the whole process, so they run one after another. `SNAKEPIT_STORM=60` sets the length of the
 //! load in seconds; the default is 15.
 
 use std::collections::HashSet;
@@ -17,10 +17,10 @@ use crate::support::{
     self, Pit, kill, lines, number_from_env, percentile, pids, rounds, soon, until, worker,
 };
 
-/// Whoever has it is measured.
+/// Held by the test that is being measured.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Replaces whoever dies without giving up.
+/// Restarts that replace dead workers without ever giving up.
 fn tireless() -> Restarts {
     Restarts::default()
         .failures(1_000_000)
@@ -28,7 +28,7 @@ fn tireless() -> Restarts {
         .longest_pause(Duration::from_millis(10))
 }
 
-/// What the host has.
+/// The resources that the host holds.
 #[derive(Clone, Copy, Debug)]
 struct Holdings {
     descriptors: usize,
@@ -46,7 +46,7 @@ impl Holdings {
         Self { descriptors, tasks, kib }
     }
 
-    /// The middle of each.
+    /// Returns the median of each resource.
     fn median(of: &[Self]) -> Self {
         let median = |part: fn(&Self) -> usize| {
             let mut parts: Vec<_> = of.iter().map(part).collect();
@@ -61,7 +61,7 @@ impl Holdings {
     }
 }
 
-/// Callers that mark each call in a file.
+/// Callers that record each call in a file.
 struct Callers {
     stop: Arc<AtomicBool>,
     made: Arc<AtomicU64>,
@@ -75,7 +75,8 @@ impl Callers {
             let (pit, stop, made, path) =
                 (pit.clone(), Arc::clone(&stop), Arc::clone(&made), path.to_owned());
             tokio::spawn(async move {
-                // Whether each was answered; the others died with their worker. Taken at once: it is not to grow.
+                // Whether each call was answered; the others died with their worker. Allocated in advance, so that it
+                // does not grow.
                 let mut answered = Vec::with_capacity(1 << 20);
                 while !stop.load(Ordering::Relaxed) {
                     let key = format!("{caller}-{}", answered.len());
@@ -104,7 +105,8 @@ impl Callers {
         Self { stop, made, tasks }
     }
 
-    /// How many calls were answered, and how many died; each has been one of both, and was run once at most.
+    /// Returns how many calls were answered, and how many died. Checks that each was one of both, and was run at most
+    /// once.
     async fn end(self, path: &str) -> (usize, usize) {
         self.stop.store(true, Ordering::Relaxed);
         let mut outcomes = Vec::new();
@@ -129,7 +131,7 @@ impl Callers {
     }
 }
 
-/// How long the storm is.
+/// Returns the length of the storm.
 fn length() -> Duration {
     let usual = if support::is_full() { 60 } else { 5 };
     Duration::from_secs(number_from_env("SNAKEPIT_STORM").unwrap_or(usual))
@@ -157,7 +159,7 @@ async fn every_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_t
     let mut kills = 0;
     let mut thirds: [Vec<Holdings>; 3] = Default::default();
     while began.elapsed() < length {
-        // The passing of time is the subject here.
+        // Time itself is tested here.
         for _ in 0..5 {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let third = (began.elapsed().as_secs_f64() / length.as_secs_f64() * 3.0) as usize;
@@ -186,7 +188,7 @@ async fn every_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_t
     pit.end().await;
 }
 
-/// An error that comes sooner than this knows how the worker died.
+/// An error that arrives earlier than this must know how the worker died.
 const CAUSE_PATIENCE: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,7 +218,7 @@ async fn all_workers_killed_at_once_cost_what_they_had_and_their_replacements_se
             let took = killed.elapsed();
             times.push(took);
             assert!(matches!(error, CallError::WorkerDied { .. }), "{error}");
-            // A caller is not kept waiting for the cause: where the keeper is late, the error says that the socket closed.
+            // The caller does not wait for the cause: if the keeper is late, the error says that the socket closed.
             let is_known = error.to_string().contains("SIGKILL");
             assert!(is_known || took >= CAUSE_PATIENCE, "{error} after {took:?}");
         }
@@ -247,7 +249,7 @@ async fn a_slot_serves_again_after_a_death_about_as_soon_as_after_a_fresh_start(
         fresh.push(began.elapsed());
         let began = Instant::now();
         kill(pid);
-        // One that the dead worker was given and never began is served by the next.
+        // A call that the dead worker got and never began is served by the next worker.
         let next = soon("a call", pit.call::<u32>("pid", ())).await;
         again.push(began.elapsed());
         assert_ne!(next.expect("served"), pid);
@@ -259,7 +261,7 @@ async fn a_slot_serves_again_after_a_death_about_as_soon_as_after_a_fresh_start(
         let ratio = recovery.as_secs_f64() / start.as_secs_f64();
         println!("p{percent}: fresh start → answer {start:?}, death → answer {recovery:?}: {ratio:.2} ×");
     }
-    // The quickest of each: what others do on the machine meanwhile is in all the rest, and a pause would be in this, too.
+    // The fastest of each: load on the machine affects all the others, while a pause would affect the fastest, too.
     let ratio = again[0].as_secs_f64() / fresh[0].as_secs_f64();
     assert!(ratio < 3.0, "{ratio}: fresh {fresh:?}, after a death {again:?}");
     pit.end().await;

@@ -1,7 +1,7 @@
 //! Random sequences of events for a pool, checked against a model once the pool is idle again.
 //!
-//! A sequence depends on its seed alone; its timing differs from run to run. A failure prints the seed and the steps;
-//! `SNAKEPIT_SEED=…` starts with that seed.
+//! A sequence depends only on its seed, but its timing differs from run to run. A failure prints the seed and the
+//! steps. `SNAKEPIT_SEED=…` starts with that seed.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Dice, Pit, SOON, lines, number_from_env, rounds, signal, soon, worker};
 
-/// The most workers of a pool.
+/// The highest number of workers of a pool.
 const MOST: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +25,10 @@ enum Step {
     Call(usize),
     /// A call whose caller goes away after so many tenths of a millisecond.
     DropCall(usize),
-    /// The process with this number, counted from the first and around, if there is any; those that start are in it.
+    /// Kills the process with this index, modulo their number, if there is any. Processes that are starting are
+    /// included.
     Kill(usize),
-    /// The same, among those that have a call.
+    /// The same, among the workers that have a call.
     KillBusy(usize),
     Stop(usize),
     Cont,
@@ -35,7 +36,7 @@ enum Step {
     Reload,
     RecycleOne(usize),
     RecycleAll,
-    /// Some time passes, in tenths of a millisecond.
+    /// A pause, in tenths of a millisecond.
     Pause(usize),
 }
 
@@ -58,7 +59,7 @@ impl Step {
     }
 }
 
-/// How a pool is called whose workers are of one kind.
+/// The kind of the workers of a pool.
 #[derive(Clone, Copy)]
 enum Kind {
     /// `quick.py`, which starts fast.
@@ -82,7 +83,7 @@ impl Kind {
             .failures(1_000_000)
             .first_pause(Duration::from_millis(1))
             .longest_pause(Duration::from_millis(5));
-        // Only one that is stopped for good fails to give up a call in this time, and none is.
+        // Only a worker that is stopped permanently fails to give up a call in this time, and none is.
         let grace = CancelGrace { ask: Duration::from_secs(5), raise: SOON, ..CancelGrace::default() };
         pool.workers(2).restarts(restarts).cancel_grace(grace).queue_timeout(SOON)
     }
@@ -98,7 +99,7 @@ impl Kind {
     }
 }
 
-/// What has happened in a sequence, and what is to come of it.
+/// What has happened in a sequence, and what must follow.
 #[derive(Default)]
 struct Model {
     target: usize,
@@ -127,7 +128,7 @@ impl Bench {
         Self { kind, pit, pool, marks, answered: HashSet::new(), deaths: 0, kills: 0 }
     }
 
-    /// All processes that there are: those that serve, start and leave.
+    /// Returns all processes: those that serve, start and leave.
     fn processes(&self) -> Vec<u32> {
         let mut pids: Vec<_> =
             self.run().workers().iter().map(|worker| worker.pid().as_raw() as u32).collect();
@@ -196,10 +197,10 @@ impl Bench {
         }
     }
 
-    /// One sequence, from its seed to the quiet after it.
+    /// Runs one sequence, from its seed to the quiet after it.
     async fn sequence(&mut self, name: &str, seed: u64) {
         let mut dice = Dice::new(seed);
-        // Somebody is busy when the rest begins, most often.
+        // In most cases a worker is busy when the rest begins.
         let mut steps: Vec<Step> = (0..dice.below(4)).map(|_| Step::Call(10 + dice.below(40))).collect();
         steps.push(Step::Pause(dice.below(100)));
         steps.extend((0..3 + dice.below(8)).map(|_| Step::draw(&mut dice)));
@@ -223,7 +224,7 @@ impl Bench {
                     assert!(self.answered.insert(key), "{}", told("an answer came twice"));
                 }
                 Ok(Err(CallError::WorkerDied { .. })) => deaths += 1,
-                // Nobody is kept waiting by a pool that is to have no workers.
+                // A pool that should have no workers does not let its callers wait.
                 Ok(Err(CallError::NoWorkers { .. }))
                     if steps.iter().any(|it| matches!(it, Step::Scale(0))) => {}
                 other => panic!("{}", told(&format!("{key}: {other:?}"))),
@@ -253,7 +254,7 @@ impl Bench {
         self.kills += model.kills;
     }
 
-    /// Whether the books agree with each other and with the model.
+    /// Checks whether the pool's records agree with each other and with the model.
     async fn check(&self, model: &Model) -> Result<(), &'static str> {
         let workers = self.pool.workers();
         if workers.len() != model.target {
@@ -296,7 +297,7 @@ impl Bench {
         text
     }
 
-    /// Nothing was run twice, and what was answered was run.
+    /// Checks that nothing was run twice, and that everything that was answered was run.
     async fn end(self) -> (usize, usize) {
         let all = lines(&self.marks);
         let marks: HashSet<&str> = all.iter().map(String::as_str).collect();
@@ -316,7 +317,7 @@ impl Model {
     }
 }
 
-/// So many sequences on so many engines.
+/// Runs so many sequences on so many engines.
 async fn sequences(kind: Kind, all: usize, engines: usize) {
     let seed = number_from_env("SNAKEPIT_SEED").unwrap_or(20_261_115);
     let began = Instant::now();

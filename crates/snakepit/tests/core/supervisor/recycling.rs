@@ -9,7 +9,7 @@ use snakepit::{Pool, args};
 
 use crate::support::{self, Pit, heard, soon, until, worker};
 
-/// The next reason for which a worker is replaced.
+/// Returns the next reason for which a worker is replaced.
 async fn due(events: &mut Subscription) -> String {
     let reason = heard(events, |event| match event {
         Event::WorkerDue { reason, .. } => Some(reason),
@@ -18,7 +18,7 @@ async fn due(events: &mut Subscription) -> String {
     reason.await.to_string()
 }
 
-/// Until a worker that was replaced is gone.
+/// Waits until a worker that was replaced is gone.
 async fn ended(events: &mut Subscription) {
     heard(events, |event| matches!(event, Event::WorkerEnded { .. }).then_some(())).await;
 }
@@ -137,7 +137,7 @@ async fn at_its_age_and_when_it_idles_a_worker_is_replaced() {
         let reason = due(&mut events).await;
         assert!(reason.contains(said), "{reason}");
         ended(&mut events).await;
-        // On a busy machine the first one may have been replaced before it was asked, and this was its end.
+        // On a busy machine, the first worker may have been replaced before the call, and this was its end.
         let another = async { while pit.call::<u32>("pid", ()).await.expect("served") == before {} };
         soon("another one", another).await;
         pit.end().await;
@@ -164,7 +164,7 @@ async fn a_leak_of_ten_megabytes_a_call_meets_its_limit_and_no_call_fails() {
                     mib => pit.call::<i64>(command, args! { mib: mib }).await.map(drop),
                 };
                 answer.expect("no call fails");
-                // In a mix that changes: of commands that always run together nobody can say which one leaks.
+                // In a varying mix: among commands that always run together, it is impossible to say which one leaks.
                 let pause = if mib == 0 && (round / 32).is_multiple_of(2) { 20 } else { 150 };
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }

@@ -25,7 +25,7 @@ impl Code {
         self.0.path().join("starts").to_string_lossy().into_owned()
     }
 
-    /// `more` is run at each start, and finds in `starts` which one of this version it is, from 1.
+    /// Writes a version of the file. `more` runs at each start, and finds in `starts` the number of the start, from 1.
     fn write(&self, version: &str, more: &str) {
         let _ = std::fs::remove_file(self.starts());
         let text = format!(
@@ -40,7 +40,7 @@ impl Code {
         let path: PathBuf = self.0.path().join("worker.py");
         let mut file = std::fs::File::create(path).expect("a file");
         std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
-        // Two versions of one second and one size are all the same to what Python has compiled.
+        // Two versions with the same second and size are the same to Python's compiled files.
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_hours(24)).expect("a time");
     }
 
@@ -53,7 +53,7 @@ fn names(pool: &Pool) -> BTreeSet<String> {
     pool.workers().into_iter().map(|worker| worker.id).collect()
 }
 
-/// Until all workers are at rest: as many as there should be serve, and nobody else is left.
+/// Waits until all workers are at rest: as many as there should be serve, and no other worker is left.
 async fn generations(pit: &Pit, pool: &Pool, workers: usize) -> BTreeSet<u64> {
     let run = pit.run().expect("a run").clone();
     until("all is quiet", || run.workers().len() == workers && names(pool).len() == workers).await;
@@ -114,7 +114,7 @@ async fn a_new_worker_that_somebody_kills_is_started_again_and_the_reload_goes_o
         let pool = pool.clone();
         async move { pool.reload().await }
     });
-    // The first of the new ones, as soon as it serves.
+    // The first new worker, as soon as it serves.
     heard(&mut events, |event| matches!(event, Event::WorkerReady { .. }).then_some(())).await;
     kill(lines(&code.starts())[0].parse().expect("a pid"));
     let reloaded = soon("the reload", reload).await.expect("no panic").expect("all are new");

@@ -23,7 +23,7 @@ async fn dies(pit: &Pit) -> CallError {
     soon("a death", pit.call::<Value>("end", args! { how: "os._exit" })).await.expect_err("a death")
 }
 
-/// How many deaths of each suspect are known.
+/// Returns how many deaths of each suspect are known.
 fn deaths(pool: &Pool) -> Vec<usize> {
     pool.quarantine().iter().map(|suspect| suspect.autopsies.len()).collect()
 }
@@ -79,7 +79,7 @@ async fn a_reload_changes_the_breaker_and_an_open_circuit_stays_open() {
     let short = Duration::from_millis(1);
     reload(&pool, base().breaker(strict.longest(short))).await;
     let closes = async {
-        // Only a call can find out that the time is over.
+        // Only a call can reveal that the time is over.
         while pit.call::<u32>("echo", args! { value: 1 }).await.is_err() {
             tokio::task::yield_now().await;
         }

@@ -13,12 +13,12 @@ use tokio::task::JoinHandle;
 
 use crate::support::{self, Pit, soon, until, worker};
 
-/// The names of the workers that serve.
+/// Returns the names of the workers that serve.
 fn names(pool: &Pool) -> BTreeSet<String> {
     pool.workers().into_iter().map(|worker| worker.id).collect()
 }
 
-/// Calls without a pause, until it is told to stop; every call must succeed.
+/// Callers that call without a pause until they are stopped. Every call must succeed.
 struct Load {
     stop: Arc<AtomicBool>,
     served: Arc<AtomicU64>,
@@ -51,7 +51,7 @@ impl Load {
     }
 }
 
-/// The least number of workers that served while it watched.
+/// Records the lowest number of serving workers while it watches.
 struct Watch {
     stop: Arc<AtomicBool>,
     task: JoinHandle<(usize, usize)>,
@@ -130,7 +130,7 @@ impl Code {
         );
         let mut file = std::fs::File::create(self.home.path().join("worker.py")).expect("a file");
         std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
-        // Two versions of one second and one size are all the same to what Python has compiled.
+        // Two versions with the same second and size are the same to Python's compiled files.
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_hours(24)).expect("a time");
     }
 

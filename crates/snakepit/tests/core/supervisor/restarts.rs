@@ -61,7 +61,7 @@ async fn workers_that_die_once_are_replaced_at_once_even_if_all_die() {
         };
         until("all are replaced", all_new).await;
         assert!(began.elapsed() < Duration::from_secs(30), "no pause was made");
-        // Each shows that it serves; who dies young is a failure of its own.
+        // Each worker shows that it serves. A worker that dies young is a separate failure.
         for _ in 0..20 {
             let calls = (0..4).map(|_| pit.call::<u32>("echo", args! { value: 1 }).into_future());
             for answer in futures_util::future::join_all(calls).await {

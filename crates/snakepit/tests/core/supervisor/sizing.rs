@@ -11,7 +11,7 @@ use crate::support::{self, Pit, soon, until, worker};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_grows_while_calls_wait_and_shrinks_when_it_idles() {
     let sizing = Sizing::between(1, 6).grow_after(Duration::from_millis(20)).idle_ttl(Duration::from_secs(1));
-    // A call that had to wait this long would fail: it must have grown by then.
+    // A call that had to wait this long would fail, so the pool must have grown by then.
     let pool = worker("hostile.py").sizing(sizing).queue_timeout(Duration::from_secs(20));
     let pit = Pit::start(pool).await;
     let pool = pit.pools()[0].clone();

@@ -51,7 +51,7 @@ fn with_tools(builder: Builder) -> Builder {
         .tool_stream("breaks", |(): (), _| futures_util::stream::iter([Ok(1), Ok(2), Err("no third")]))
 }
 
-/// A failure with a cause that its own words do not name, as is usual in Rust.
+/// An error whose text does not include its cause, as is usual in Rust.
 #[derive(Debug, thiserror::Error)]
 #[error("the settings cannot be read")]
 struct Unreadable(#[source] std::num::ParseIntError);
@@ -131,7 +131,7 @@ async fn more_tools_than_may_run_at_a_time_wait_in_the_worker_and_all_are_answer
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tools_run_at_the_same_time() {
     let pit = pit_of(worker("asynchronous.py").workers(1).concurrency(8)).await;
-    // All of them together are fewer than a worker may have under way.
+    // All of them together are fewer than the number that a worker may have under way.
     let calls = (0..8)
         .map(|_| pit.call::<Vec<u64>>("ask_together", args! { tool: "double", times: 120 }).into_future());
     for answer in soon("the calls", futures_util::future::join_all(calls)).await {
@@ -186,7 +186,7 @@ async fn a_stream_of_a_tool_is_taken_as_slowly_as_it_is_read_and_ends_early() {
     pit.end().await;
 }
 
-/// A pool of one whose tool calls it again, and what it needs to do so.
+/// Starts a pool of one worker whose tool calls it again. Returns the pit, and the handle for the tool.
 async fn recursive(pool: PoolOptions) -> (Pit, Later) {
     let later = Later::default();
     let (down, twice, map) = (later.clone(), later.clone(), later.clone());
@@ -223,7 +223,7 @@ async fn nested_calls_to_a_full_pool_of_one_are_served_inside() {
         let (pit, _later) = recursive(worker(file).workers(1).concurrency(concurrency)).await;
         let depth = soon("down", pit.call::<u32>("down", args! { levels: 10 })).await;
         assert_eq!(depth.expect("ten levels"), 10);
-        // One after the other, in one tool: each has the place again.
+        // One after another, in one tool: each has the place again.
         let call = pit.call::<Vec<u32>>("ask_twice", args! { tool: "twice", args: args! {} });
         assert_eq!(soon("twice", call).await.expect("served"), [3, 3]);
         let call = pit.call::<u32>("ask", args! { tool: "map", args: args! {} });
@@ -281,7 +281,7 @@ async fn a_stop_lets_a_call_finish_that_needs_another_pool() {
             let (pit, told) = (inner.pit(), Arc::clone(&told));
             async move {
                 told.notify_one();
-                // Long after the idle pool has heard of the stop.
+                // Long after the idle pool has learned of the stop.
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 pit.call::<u32>("echo", args! { value: 7 }).pool("inner").await
             }

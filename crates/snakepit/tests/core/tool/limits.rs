@@ -14,11 +14,11 @@ use crate::support::{self, Pit, fault_of, raw, soon, until};
 /// What the tools of a test have done.
 #[derive(Clone, Default)]
 struct Seen {
-    /// Slow tools that run.
+    /// The number of slow tools that run.
     running: Arc<AtomicUsize>,
-    /// The most of them at a time.
+    /// The highest number at a time.
     most: Arc<AtomicUsize>,
-    /// Items and large answers that were made.
+    /// The number of items and large answers that were made.
     made: Arc<AtomicUsize>,
 }
 

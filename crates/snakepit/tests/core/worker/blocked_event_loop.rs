@@ -18,7 +18,7 @@ fn impatient(pool: PoolOptions) -> PoolOptions {
     pool.workers(1).concurrency(4).cancel_grace(grace)
 }
 
-/// One call blocks the loop and runs out of time; those that come meanwhile have much more of it.
+/// Lets one call block the loop and run out of time. The calls that come meanwhile have much more time.
 async fn others_go_on(pool: PoolOptions) {
     let pit = Pit::start(impatient(pool)).await;
     let mut events = pit.pools()[0].events();
@@ -50,12 +50,12 @@ async fn calls_in_the_pipe_of_a_blocked_worker_go_to_another_worker() {
     others_go_on(snakepit::stdio(["python3", file]).name("lines")).await;
 }
 
-/// They were read with the call that blocks the loop, and their first instruction has not run.
+/// They were read together with the call that blocks the loop, and their first instruction has not run.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_were_read_and_could_not_begin_go_to_another_worker() {
     let pit = Pit::start(impatient(worker("asynchronous.py"))).await;
     let path = pit.file("begun");
-    // The loop is held up until all of them lie in the socket.
+    // The loop is held up until all of them are in the socket.
     let held_up =
         tokio::spawn(pit.call::<Value>("hold_up", args! { path: &path, seconds: 0.5 }).into_future());
     until("the loop is held up", || !lines(&path).is_empty()).await;

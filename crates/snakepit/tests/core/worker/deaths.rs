@@ -45,8 +45,8 @@ async fn a_worker_killed_between_calls_is_replaced_before_anybody_notices() {
         let pid = pid_of_only_worker(&pit).await;
         kill(pid);
         until("it is gone", || !runs(pid)).await;
-        // The call may meet the dead worker before the engine has heard of the death. It was not started, so it is
-        // given to the next one.
+        // The call may reach the dead worker before the engine knows of the death. It was not started, so the next
+        // worker gets it.
         assert_ne!(pid_of_only_worker(&pit).await, pid);
     }
     pit.end().await;
@@ -56,7 +56,7 @@ async fn a_worker_killed_between_calls_is_replaced_before_anybody_notices() {
 async fn a_worker_killed_in_its_start_is_replaced() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     pit.pools()[0].scale(3);
-    // Whoever is there and is not the one that serves is starting.
+    // A process that is there, but is not the serving one, is starting.
     let run = pit.run().expect("a run").clone();
     let serving = pid_of_only_worker(&pit).await;
     let starting = || run.workers().into_iter().map(|w| w.pid().as_raw() as u32).find(|pid| *pid != serving);
@@ -135,14 +135,14 @@ async fn a_worker_that_the_kernel_killed_for_its_memory_says_so() {
     let error = soon("the end", pit.call::<Value>("end", args! { how: "hoard" })).await.expect_err("a death");
     let autopsy = error.autopsy().expect("an autopsy");
     assert_eq!(status_of(&error), Some(ExitStatus::Signal(9)), "{error}");
-    // Only the kernel log knows of a cgroup that is not the engine's.
+    // A cgroup that does not belong to the engine appears only in the kernel log.
     if support::reads_kernel_log() {
         assert_eq!(autopsy.oom, Verdict::Yes, "{error}");
         assert!(error.to_string().contains("the kernel ended it for want of memory"), "{error}");
     } else {
         support::unproven("the kernel log cannot be read");
     }
-    // The one after it, which is killed by hand, does not inherit the verdict.
+    // The next worker, which is killed by hand, does not inherit the verdict.
     let error = soon("the end", pit.call::<Value>("end", args! { how: "kill" })).await.expect_err("a death");
     assert_ne!(error.autopsy().map(|autopsy| autopsy.oom), Some(Verdict::Yes), "{error}");
     pit.end().await;

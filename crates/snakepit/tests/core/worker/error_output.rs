@@ -17,7 +17,7 @@ async fn start() -> Pit {
     Pit::start(worker("loud.py").workers(1).cancel_grace(SHORT)).await
 }
 
-/// What the error of a call shows that is late after it has written to a file.
+/// Returns what the error shows of a call that writes to a file and is then late.
 async fn lines_of_late(pit: &Pit, command: &str, args: impl serde::Serialize) -> (Vec<String>, String) {
     let call = pit.call::<Value>(command, args).timeout(Duration::from_millis(700));
     let error = soon(command, call).await.expect_err("no time");
@@ -121,7 +121,7 @@ async fn the_reason_of_a_panic_is_shown_however_long_its_backtrace_is() {
     pit.end().await;
 }
 
-/// Workers without our SDK, which end as programs in Go do.
+/// Workers without our SDK, which end like programs in Go.
 #[cfg(all(feature = "stdio", feature = "http"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn every_adapter_shows_the_reason_of_a_panic() {

@@ -10,7 +10,7 @@ use snakepit::{CallError, Pool, Value, args};
 
 use crate::support::{self, Pit, heard, soon, worker};
 
-/// Until the first worker is seen to do this.
+/// Waits until the first worker is seen in this state.
 async fn seen(pool: &Pool, liveness: WorkerLiveness) {
     let wanted = async {
         while pool.status().await.workers.first().and_then(|worker| worker.liveness) != Some(liveness) {
@@ -28,10 +28,10 @@ async fn stuck(events: &mut Subscription) -> Option<std::sync::Arc<str>> {
     .await
 }
 
-/// The GIL is held for 30 s, with and without the CPU: nobody is killed for that.
+/// The GIL is held for 30 s, with and without using the CPU. No worker is killed for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_holds_the_gil_for_half_a_minute_is_not_killed() {
-    // Long enough for a busy machine to look a few times.
+    // Long enough for several checks on a busy machine.
     let seconds: u64 = if support::is_full() { 30 } else { 10 };
     let pit = Pit::start(worker("hostile.py").workers(2)).await;
     let pool = pit.pools()[0].clone();
@@ -86,7 +86,7 @@ async fn a_worker_that_is_stuck_is_replaced_if_policy_says_so() {
     pit.end().await;
 }
 
-/// To be asked where it is wakes it up.
+/// The request for its stack wakes it up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_comes_back_when_it_is_asked_is_not_replaced() {
     let policy = Stuck::default().after(Duration::from_secs(1)).then(WhenStuck::Replace);
@@ -103,7 +103,7 @@ async fn a_worker_that_comes_back_when_it_is_asked_is_not_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_busy_stopped_and_idle_are_seen_as_what_they_are() {
-    // Who waits or computes is not stuck, however short the patience is.
+    // A worker that waits or computes is not stuck, however short the limit is.
     let policy = Stuck::default().after(Duration::ZERO).then(WhenStuck::Replace);
     let pit = Pit::start(worker("hostile.py").workers(1).stuck(policy)).await;
     let pool = pit.pools()[0].clone();

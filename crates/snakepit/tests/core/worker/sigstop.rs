@@ -11,7 +11,7 @@ use snakepit::{CallError, Pool, Snakepit, Value, args};
 
 use crate::support::{self, Pit, pids, signal, soon, until, worker};
 
-/// Until the pool has noticed that so many of its workers serve, and why not more.
+/// Waits until the pool has noticed that some workers are stopped, and reports why.
 async fn is_short(pool: &Pool) {
     until("it is noticed", || support::trouble(pool).is_some_and(|trouble| trouble.contains("SIGCONT")))
         .await;
@@ -25,7 +25,7 @@ async fn pid(pit: &Pit) -> u32 {
 async fn a_worker_that_is_stopped_while_it_idles_gets_no_calls_until_it_goes_on() {
     let pit = Pit::start(worker("hostile.py").workers(2)).await;
     let pool = pit.pools()[0].clone();
-    // The one that was busy last would be the first to get a call.
+    // The worker that was busy last would be the first to get a call.
     let stopped = pid(&pit).await;
     signal(stopped, Signal::STOP);
     is_short(&pool).await;
@@ -49,7 +49,7 @@ async fn a_worker_that_is_stopped_while_it_idles_gets_no_calls_until_it_goes_on(
     signal(stopped, Signal::CONT);
     soon("it goes on", pool.await_ready(support::SOON)).await.expect("ready");
     let served = async {
-        // Two at a time need both.
+        // Two calls at a time need both workers.
         while !futures_util::future::join_all((0..2).map(|_| pid(&pit))).await.contains(&stopped) {}
     };
     soon("it serves again", served).await;
@@ -157,7 +157,7 @@ async fn a_deadline_at_a_stopped_worker_is_kept_and_the_error_says_that_it_is_st
         signal(only, Signal::CONT);
         soon("the next", pid(&pit)).await;
     }
-    // One of them on a machine that had time for it; to ask for the stack would take half a second.
+    // At least one of them on a machine with enough time. A request for the stack would take half a second.
     assert!(late.iter().min().is_some_and(|late| *late < Duration::from_millis(400)), "{late:?}");
     pit.end().await;
 }

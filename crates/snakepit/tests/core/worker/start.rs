@@ -7,7 +7,7 @@ use snakepit::{EngineError, PoolOptions, Snakepit, StartError, Value, args};
 
 use crate::support::{self, chain, config, python, raw, runs_in, soon, worker};
 
-/// Why an engine with this pool does not start. Proves that the attempt leaves nothing.
+/// Returns why an engine with this pool does not start. Proves that the attempt leaves nothing behind.
 async fn refused(pool: PoolOptions) -> EngineError {
     let home = tempfile::tempdir().expect("a directory");
     let started = soon("the start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
@@ -73,7 +73,7 @@ async fn garbage_before_ready_is_told_as_a_fault() {
 async fn a_worker_that_is_ready_twice_does_not_serve() {
     let home = tempfile::tempdir().expect("a directory");
     let pool = raw("ready_twice").queue_timeout(Duration::from_secs(1));
-    // Both frames come together: whether the first one still counts is a matter of luck, and either is right.
+    // Both frames come together. Whether the first one still counts is a matter of luck, and either result is right.
     match Snakepit::builder().pool(pool).custody(config(&home)).start().await {
         Err(error) => assert!(chain(&error).contains("twice"), "{}", chain(&error)),
         Ok(pit) => {
@@ -96,7 +96,7 @@ async fn a_module_that_raises_on_import_shows_its_traceback() {
     assert!(told.contains("1 / 0"), "{told}");
 }
 
-/// A pool whose workers fail at these starts, counted from 1 in a file.
+/// Returns a pool whose workers fail at these starts. The starts are counted from 1 in a file.
 fn flaky(directory: &tempfile::TempDir, fails: &str) -> PoolOptions {
     let path = directory.path().join("flaky.py");
     let text = format!(
@@ -106,7 +106,7 @@ fn flaky(directory: &tempfile::TempDir, fails: &str) -> PoolOptions {
         directory.path().join("starts").to_string_lossy()
     );
     std::fs::write(&path, text).expect("a file");
-    // One after the other, so that the count is right.
+    // One after another, so that the count is right.
     snakepit::python(path).start_batch(1)
 }
 

@@ -25,7 +25,7 @@ fn stack_of(error: &CallError) -> String {
     stack.clone()
 }
 
-/// The functions of the first part of a stack, the innermost first, and the line before them.
+/// Returns the line before the first part of a stack, and the functions of that part, innermost first.
 fn first_part(stack: &str) -> (String, Vec<String>) {
     let mut all = stack.lines();
     let header = all.next().unwrap_or_default().to_owned();

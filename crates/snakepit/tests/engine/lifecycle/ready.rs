@@ -6,7 +6,7 @@ use snakepit::adapter::Mock;
 use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 use tokio::time::Instant;
 
-/// A pool of one mock worker that warms up for so long.
+/// Returns a pool with one mock worker whose warm-up takes this long.
 fn slow_pool(name: &str, warm_up: Duration) -> PoolOptions {
     let mock = Mock::new().command("warm_up", move |_| async move {
         tokio::time::sleep(warm_up).await;

@@ -1,4 +1,4 @@
-//! Each row of the tables in docs/lifecycle.md, with the example `script` as a process of its own.
+//! Each row of the tables in docs/lifecycle.md, with the example `script` as a separate process.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 struct Ended {
     output: Output,
     events: Vec<Value>,
-    /// The runs that are left in its state directory.
+    /// The number of runs that are left in its state directory.
     runs: usize,
 }
 
@@ -27,20 +27,20 @@ impl Ended {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// The names of the events of its shutdown, without their common beginning.
+    /// Returns the names of the events of its shutdown, without their common prefix.
     fn steps(&self) -> Vec<&str> {
         let names = self.events.iter().filter_map(|event| event["event"].as_str());
         names.filter_map(|name| name.strip_prefix("snakepit.script.shutdown.")).collect()
     }
 
-    /// A field of the first event with this name.
+    /// Returns a field of the first event with this name.
     fn field(&self, event: &str, field: &str) -> Value {
         let name = format!("snakepit.script.{event}");
         let found = self.events.iter().find(|it| it["event"] == name.as_str());
         found.unwrap_or_else(|| panic!("no {name} in {:?}", self.events))[field].clone()
     }
 
-    /// The source that was decisive, and the mode that it came to.
+    /// Returns the source that decided, and the resulting mode.
     fn selected(&self) -> (String, String) {
         let text = |field| self.field("exit_mode.selected", field).as_str().unwrap_or_default().to_owned();
         (text("source"), text("effective"))
@@ -54,7 +54,7 @@ fn example() -> PathBuf {
     path
 }
 
-/// A script that gets a SIGTERM once its function waits for the end.
+/// Runs a script that gets SIGTERM once its function waits for the end.
 #[expect(clippy::disallowed_methods, reason = "the script is a host of its own")]
 fn signalled(arguments: &[&str]) -> Ended {
     let dir = TempDir::new().expect("a directory");
@@ -113,7 +113,7 @@ fn script_with(arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
 
 const ALL_STEPS: [&str; 4] = ["start", "stop", "cleanup", "exit"];
 
-// --- which exit mode holds ---
+// --- which exit mode applies ---
 
 #[test]
 fn precedence_1_the_option_exit_mode_as_provided() {
@@ -258,7 +258,7 @@ fn an_error_of_its_own_after_a_signal_is_a_failure_in_every_mode() {
         assert_eq!(ended.field("shutdown.start", "status"), 1, "{mode}");
         assert_eq!(ended.field("shutdown.exit", "status"), 1, "{mode}");
         assert_eq!(ended.field("shutdown.exit", "exit_mode"), mode);
-        // The log has it, and has it before the shutdown begins.
+        // The log has it before the shutdown begins.
         let log = ended.stderr();
         let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("{mode}: no {what:?} in {log}"));
         assert!(at("it was told to fail") < at("snakepit.script.shutdown.start"), "{mode}: {log}");
@@ -293,7 +293,7 @@ fn a_function_that_returns_after_a_signal_is_status_0() {
 
 // --- stop_mode × exit_mode ---
 
-/// What the host says about its engine after an embedded script.
+/// Returns what the host reports about its engine after an embedded script.
 fn fate_of_the_hosts_engine(ended: &Ended) -> &'static str {
     let said = ended.stdout();
     match said.lines().last() {
@@ -343,7 +343,7 @@ fn owned_if_started_auto_is_stop_with_no_halt_and_else_none() {
 #[test]
 fn owned_never_leaves_the_engine_and_the_end_of_the_process_takes_it_along() {
     let ended = script(&["--stop-mode", "never"]);
-    // Then main ends, and its runtime with the engine in it.
+    // Then main ends, and with it its runtime and the engine.
     assert_eq!(ended.steps(), ["start", "cleanup", "exit", "start", "cleanup", "exit"]);
     assert_eq!(ended.field("shutdown.cleanup", "outcome"), "nothing");
     assert_eq!(ended.events.last().map(|event| event["path"].clone()), Some("drop".into()));

@@ -9,7 +9,7 @@ use snakepit::{CallError, ShutdownReport, Snakepit, Value, args};
 
 use crate::support::{self, Pit, lines, rounds, runs, runs_in, soon, until, worker};
 
-/// The events of one run whose names begin like this.
+/// Returns the events of one run whose names begin with this prefix.
 fn told_of(events: &mut telemetry::Subscription, run: &str, start: &str) -> Vec<Event> {
     let mut told = Vec::new();
     while let Some(event) = events.next_within(Duration::from_millis(200)) {
@@ -114,7 +114,7 @@ async fn a_stop_asked_for_in_a_tool_lets_the_call_finish_that_uses_the_tool() {
     }
 }
 
-/// Who holds the last handle, and lets it go.
+/// Different places that hold the last handle and drop it.
 #[test]
 fn the_last_handle_may_be_dropped_anywhere() {
     for current in [true, false] {

@@ -11,7 +11,7 @@ use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 
 use crate::support::{Pit, lines, pids, python, runs, runs_in, soon, until, worker};
 
-/// What a stop may take beyond the time that is configured, on a machine that has other things to do.
+/// What a stop may take beyond the configured time, on a busy machine.
 const SLACK: Duration = Duration::from_millis(700);
 
 fn key(millis: u64) -> Config {
@@ -22,12 +22,12 @@ fn without_cleanup() -> Config {
     Config { cleanup_on_stop: false, cleanup_on_stop_timeout_ms: 20_000, ..Config::default() }
 }
 
-/// Workers that ignore TERM and never come back from their hook for the end.
+/// Returns workers that ignore TERM and never return from their stop hook.
 fn deaf(workers: usize) -> PoolOptions {
     snakepit::python(python("deaf.py").env("DEAF", "1")).name("deaf").workers(workers)
 }
 
-/// A worker that writes down what it hears, and lives on after TERM.
+/// Returns a worker that records what it receives, and lives on after TERM.
 fn notes(path: &str) -> PoolOptions {
     snakepit::python(python("deaf.py").env("NOTES", path)).name("notes").workers(1)
 }
@@ -44,14 +44,14 @@ async fn start(pools: impl IntoIterator<Item = PoolOptions>, custody: Config) ->
     Pit::build_with(builder, custody).await
 }
 
-/// A file for notes that outlives the engine.
+/// Returns a file for notes that outlives the engine.
 fn notebook() -> (tempfile::TempDir, String) {
     let home = tempfile::tempdir().expect("a directory");
     let path = home.path().join("notes").to_string_lossy().into_owned();
     (home, path)
 }
 
-/// How long a stop without a drain takes; nothing is left after it.
+/// Returns how long a stop without a drain takes. Nothing may be left after it.
 async fn stop_of(pit: &Pit) -> Duration {
     let workers: Vec<u32> = pit.pools().iter().flat_map(pids).collect();
     let began = Instant::now();
@@ -169,7 +169,7 @@ async fn a_hook_for_the_end_may_take_half_of_the_time_before_term() {
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(lines(&path), ["goodbye", "done"]);
     std::fs::write(&path, "").expect("an empty file");
-    // Once, although two would send it: its own end, and the barrier over all.
+    // Once, although two parts of the stop would send it: its own end, and the barrier over all.
     let pit = start([slow("1000")], key(800)).await;
     assert_takes(stop_of(&pit).await, 800);
     assert_eq!(lines(&path), ["goodbye", "term"]);
@@ -228,7 +228,7 @@ async fn a_stop_takes_over_from_the_times_of_a_worker_that_leaves() {
     let pit = start([deaf(2)], key(500)).await;
     let pool = pit.pools()[0].clone();
     let workers = pids(&pool);
-    // By its own keys it would have 3 s for the goodbye, and 3 s from TERM to KILL.
+    // With its own settings, it would have 3 s for the goodbye, and 3 s from TERM to KILL.
     pool.scale(1);
     until("one leaves", || pool.workers().len() == 1).await;
     assert!(workers.iter().all(|pid| runs(*pid)));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// What a shell made of an example.
+/// The result of running an example in a shell.
 struct Shell {
     output: Output,
     took: Duration,
@@ -23,7 +23,7 @@ fn example(name: &str) -> PathBuf {
     path
 }
 
-/// Runs a line of bash in which `$script`, `$graceful` and `$embedded` are the examples; nothing may be left of them.
+/// Runs a line of bash in which `$script`, `$graceful` and `$embedded` are the examples. Nothing may be left of them.
 #[expect(clippy::disallowed_methods, reason = "a shell around a host, as a user starts it")]
 fn bash(line: &str) -> Shell {
     let home = TempDir::new().expect("a directory");
@@ -57,7 +57,7 @@ impl Shell {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// A host that was cut down leaves the rest to its keeper, which needs a moment.
+    /// Checks that nothing is left. A host that was cut down leaves the rest to its keeper, which needs a moment.
     fn must_be_gone(&self) {
         let deadline = Instant::now() + crate::support::SOON;
         loop {
@@ -72,7 +72,7 @@ impl Shell {
     }
 }
 
-/// The processes whose environment or command names this directory.
+/// Returns the processes whose environment or command names this directory.
 fn mentioning(home: &Path) -> Vec<String> {
     let home = home.to_string_lossy().into_owned();
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
@@ -99,7 +99,7 @@ fn timeout_ends_a_script_in_time_in_every_mode() {
     }
 }
 
-/// It sends its signal to the program and then to the group, which may count as two.
+/// `timeout` sends its signal to the program and then to the group, which may count as two.
 #[test]
 fn timeout_is_one_signal_in_the_foreground() {
     let shell = bash("timeout --foreground --preserve-status 2 $graceful");
@@ -141,7 +141,7 @@ fn streams_that_are_closed_or_full_change_no_status() {
     }
 }
 
-/// The pipe takes what an example says, and nobody ever reads it.
+/// The pipe takes the output of an example, and nothing ever reads it.
 #[test]
 fn a_pipe_that_nobody_reads_changes_no_status() {
     for mode in MODES {
@@ -153,7 +153,7 @@ fn a_pipe_that_nobody_reads_changes_no_status() {
     }
 }
 
-/// The script waits in its own `write` for ever. The second signal ends it, and the workers at once.
+/// The script waits in its own `write` forever. The second signal ends it, and ends the workers at once.
 #[test]
 fn a_pipe_that_is_full_does_not_keep_a_script_from_its_end() {
     let line = "mkfifo $home/pipe; exec 3<>$home/pipe; \
@@ -182,7 +182,7 @@ fn no_terminal_no_hangup_and_another_session_change_nothing() {
     assert_eq!(shell.status(), 0, "{}", shell.stderr());
 }
 
-/// As cron does: next to nothing in the environment, not even a home.
+/// As under cron: next to nothing in the environment, not even a home.
 #[test]
 fn an_empty_environment_is_enough() {
     for mode in MODES {
@@ -210,7 +210,7 @@ fn nothing_is_written_on_the_way_out() {
             }
         }
     }
-    // Ended by a signal, and cut short by two.
+    // Ended by one signal, and cut short by two.
     for signals in ["kill -TERM $script", "kill -TERM $script; kill -INT $script"] {
         let line = format!(
             "$script --sleep 600 >$home/out 2>$home/err & script=$!; \

@@ -1,4 +1,4 @@
-//! Q4, Q6 and Q10: when a lease certainly holds, when it is certainly over, and what the mailbox answered then.
+//! Q4, Q6 and Q10: when a lease certainly holds, when it is certainly over, and what the mailbox answered at that time.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::message_record::{LeaseRecord, LeaseUse, LeaseUseKind, MessageRecord};
 use super::{CheckerReport, HistoryCheck, Rule};
 use crate::mailboxes::history::{HistoryMoment, Nanoseconds};
 
-/// How many earlier leases each lease is compared with: more than a message has before it is given up, and few enough for
-/// a backend that never gives one up.
+/// The number of earlier leases that each lease is compared with. It is larger than any delivery limit, and small
+/// enough for a backend that never gives up a message.
 const NEIGHBOURS: usize = 50;
 
 fn after(moment: HistoryMoment, lease: Duration) -> Nanoseconds {
     moment.time.saturating_add(u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The latest time at which the lease lapses, judged by the answers before `by`.
+/// Returns the latest time at which the lease may lapse, considering only the operations before `by`.
 pub(super) fn latest_end(lease: &LeaseRecord, by: HistoryMoment) -> Nanoseconds {
     let mut end = after(lease.returned, lease.time);
     for it in lease.uses.iter().filter(|it| it.is_accepted != Some(false) && it.invoked <= by) {
@@ -28,7 +28,7 @@ pub(super) fn latest_end(lease: &LeaseRecord, by: HistoryMoment) -> Nanoseconds 
     end
 }
 
-/// The earliest time at which the lease lapses.
+/// Returns the earliest time at which the lease may lapse.
 fn earliest_end(lease: &LeaseRecord) -> Nanoseconds {
     let mut end = after(lease.invoked, lease.time);
     for it in lease.uses.iter().filter(|it| it.is_accepted != Some(false)) {
@@ -43,24 +43,24 @@ fn earliest_end(lease: &LeaseRecord) -> Nanoseconds {
     end
 }
 
-/// Whether a client may have ended the lease before this moment.
+/// Reports whether a client may have ended the lease before this moment.
 fn may_be_ended(lease: &LeaseRecord, by: HistoryMoment) -> bool {
     lease.uses.iter().any(|it| it.possible_end().is_some() && it.invoked < by)
 }
 
 impl HistoryCheck<'_> {
-    /// Whether a purge or a cut between these moments may have ended all leases.
+    /// Reports whether a purge or a cut between these moments may have ended all leases.
     fn is_swept(&self, from: HistoryMoment, until: HistoryMoment) -> bool {
         self.sweeps.iter().any(|(began, ended)| *began <= until && *ended >= from)
     }
 
-    /// Q10 stands for Q4 and Q6 where the wall clock jumped during the lease.
+    /// Returns Q10 instead of Q4 or Q6 if the wall clock jumped during the lease.
     fn rule(&self, usual: Rule, lease: &LeaseRecord, until: HistoryMoment) -> Rule {
         let jumped = self.jumps.iter().any(|at| (lease.invoked..=until).contains(at));
         if jumped { Rule::Q10 } else { usual }
     }
 
-    /// Whether the lease certainly holds at this moment.
+    /// Reports whether the lease certainly holds at this moment.
     fn holds(&self, lease: &LeaseRecord, at: HistoryMoment) -> bool {
         at.time.saturating_add(self.slack()) < earliest_end(lease)
             && !may_be_ended(lease, at)
@@ -79,7 +79,7 @@ impl HistoryCheck<'_> {
         }
     }
 
-    /// Q4: a receipt was accepted after the end of its lease, or refused before it.
+    /// Checks Q4: no receipt is accepted after the end of its lease or refused before it.
     fn answer(
         &self,
         id: MessageId,
@@ -115,7 +115,8 @@ impl HistoryCheck<'_> {
         }
     }
 
-    /// Q6: in whatever order two leases began, the second began while the first certainly held.
+    /// Checks Q6: the second of two leases must not begin while the first certainly holds, whichever of them began
+    /// first.
     fn overlap(&self, id: MessageId, one: &LeaseRecord, other: &LeaseRecord, report: &mut CheckerReport) {
         if one.receipt == other.receipt {
             return;

@@ -11,13 +11,13 @@ use crate::mailboxes::history::{BodyDigest, ClientOperation, HistoryEvent, Histo
 #[derive(Default)]
 pub(super) struct MessageRecords {
     pub(super) of: BTreeMap<MessageId, MessageRecord>,
-    /// Bodies whose sends were never answered: the messages may exist or not.
+    /// Bodies whose sends were never answered. Their messages may or may not exist.
     pub(super) unanswered: HashSet<BodyDigest>,
     /// Receives that never returned: each may have leased messages.
     pub(super) lost_receives: usize,
     /// Receipts that the mailbox issued more than once.
     pub(super) reused: Vec<Receipt>,
-    /// Receipts that were accepted, although no receive that returned had issued them.
+    /// Receipts that were accepted although no receive that returned had issued them.
     pub(super) unknown: Vec<Receipt>,
     pub(super) deliveries: usize,
 }
@@ -26,7 +26,7 @@ pub(super) struct MessageRecords {
 #[derive(Default)]
 pub(super) struct MessageRecord {
     pub(super) sent: Option<SentMessage>,
-    /// Its leases, in the order of their receives.
+    /// The leases of the message, in the order of their receives.
     pub(super) leases: Vec<LeaseRecord>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct SentMessage {
     pub(super) returned: HistoryMoment,
 }
 
-/// One delivery, and every use of its receipt.
+/// One delivery and every use of its receipt.
 pub(super) struct LeaseRecord {
     pub(super) body: BodyDigest,
     pub(super) receipt: Receipt,
@@ -47,7 +47,7 @@ pub(super) struct LeaseRecord {
     pub(super) uses: Vec<LeaseUse>,
 }
 
-/// `HistoryMoment::NEVER` if it was not answered.
+/// A use of a receipt. `returned` is `HistoryMoment::NEVER` if the mailbox did not answer.
 pub(super) struct LeaseUse {
     pub(super) kind: LeaseUseKind,
     pub(super) is_accepted: Option<bool>,
@@ -62,7 +62,7 @@ pub(super) enum LeaseUseKind {
 }
 
 impl LeaseUse {
-    /// How the use ended the lease, unless it certainly did not.
+    /// Returns how the use ended the lease, unless it certainly did not end it.
     pub(super) fn possible_end(&self) -> Option<LeaseEnd> {
         match self.kind {
             LeaseUseKind::End(way) if self.is_accepted != Some(false) => Some(way),
@@ -70,19 +70,19 @@ impl LeaseUse {
         }
     }
 
-    /// How the use certainly ended the lease.
+    /// Returns how the use certainly ended the lease.
     pub(super) fn end(&self) -> Option<LeaseEnd> {
         self.possible_end().filter(|_| self.is_accepted == Some(true))
     }
 }
 
 impl LeaseRecord {
-    /// Whether the delivery may have been released, so that it does not count.
+    /// Reports whether the delivery may have been released, in which case it does not count.
     pub(super) fn may_be_released(&self) -> bool {
         self.uses.iter().any(|it| it.possible_end() == Some(LeaseEnd::Release))
     }
 
-    /// Whether the delivery was certainly released before this moment.
+    /// Reports whether the delivery was certainly released before this moment.
     pub(super) fn is_released_before(&self, moment: HistoryMoment) -> bool {
         self.uses.iter().any(|it| it.end() == Some(LeaseEnd::Release) && it.returned < moment)
     }
@@ -93,7 +93,7 @@ impl MessageRecord {
         self.leases.iter().flat_map(|lease| &lease.uses)
     }
 
-    /// The accepted acks.
+    /// Returns the accepted acks.
     pub(super) fn acks(&self) -> impl Iterator<Item = &LeaseUse> {
         self.uses().filter(|it| it.end().is_some_and(LeaseEnd::is_done))
     }

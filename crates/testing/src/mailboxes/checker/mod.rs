@@ -1,7 +1,7 @@
-//! Q1 to Q12: what must hold of every history, whatever the backend and whatever went wrong meanwhile.
+//! Checks Q1 to Q12: the rules of every history, whatever the backend and whatever went wrong.
 //!
 //! An operation took effect at some moment between its call and its return. The checker reports a violation only if the
-//! rule is broken for every such moment. So each finding is a fault, and a history without findings may still hide one.
+//! rule is broken for every such moment. So each finding is a fault, but a history without findings may still hide one.
 
 mod leases;
 mod message_record;
@@ -21,34 +21,34 @@ use message_record::{LeaseRecord, MessageRecord, MessageRecords};
 /// A rule that every history must keep.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rule {
-    /// After a drain, each id sent is in exactly one of acked, dead-lettered, purged, present.
+    /// After a drain, each sent id is in exactly one state: acked, dead-lettered, purged or present.
     Q1,
-    /// Nothing is delivered that was not sent, and its body is unchanged.
+    /// Every delivered message was sent, and its body is unchanged.
     Q2,
-    /// At most one accepted ack per id, and no delivery after it.
+    /// An id has at most one accepted ack, and no delivery after it.
     Q3,
-    /// A receipt works while its lease holds, and only then; only the latest does.
+    /// A receipt works exactly while its lease holds. Only the latest receipt works.
     Q4,
     /// Receipts are never reused.
     Q5,
     /// Leases of one id never overlap.
     Q6,
-    /// Attempts rise by one, but for those that are released, stop at the limit, and are remembered with their errors.
+    /// Attempts rise by one, except for released ones, stop at the limit, and are remembered with their errors.
     Q7,
-    /// One dead letter per exhausted id.
+    /// An exhausted id has one dead letter.
     Q8,
     /// What was reported durable survives a cut.
     Q9,
-    /// A jump of the wall clock moves no lease.
+    /// A jump of the wall clock does not move a lease.
     Q10,
     /// Everything drains after the fault heals.
     Q11,
-    /// Every rule fired at least once.
+    /// Every rule had something to judge.
     Q12,
 }
 
 impl Rule {
-    /// The rules that judge a history; Q12 judges whether they all did.
+    /// The rules that judge a history. Q12 judges whether all of them had something to judge.
     pub const ALL: [Self; 11] = [
         Self::Q1,
         Self::Q2,
@@ -79,12 +79,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the checker needs to know of the mailbox.
+/// What the checker must know about the mailbox.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// The number of deliveries after which a message is given up.
     pub max_deliveries: u32,
-    /// How much the mailbox's clock may differ from the history's.
+    /// The maximum difference between the mailbox's clock and the history's clock.
     pub slack: Duration,
 }
 
@@ -98,12 +98,12 @@ pub struct CheckerReport {
 }
 
 impl CheckerReport {
-    /// The rules that are broken.
+    /// Returns the rules that are broken.
     pub fn broken(&self) -> BTreeSet<Rule> {
         self.violations.iter().map(|violation| violation.rule).collect()
     }
 
-    /// Q12: the rules that had nothing to judge, except those that do not apply to this backend.
+    /// Returns the rules that had nothing to judge (Q12), except those that do not apply to this backend.
     pub fn idle(&self, excused: &[Rule]) -> Vec<Rule> {
         let fired = |rule: &Rule| self.fired.get(rule).is_some_and(|times| *times > 0);
         Rule::ALL.into_iter().filter(|rule| !fired(rule) && !excused.contains(rule)).collect()
@@ -150,7 +150,7 @@ pub fn check(events: &[HistoryEvent], ending: &FinalState, terms: Terms) -> Chec
     report
 }
 
-/// A history, with indexes for what the rules ask often.
+/// A history, with indexes for frequent queries of the rules.
 struct HistoryCheck<'a> {
     ending: &'a FinalState,
     terms: Terms,
@@ -159,7 +159,7 @@ struct HistoryCheck<'a> {
     jumps: Vec<HistoryMoment>,
     /// The periods in which something may have ended all leases.
     sweeps: Vec<(HistoryMoment, HistoryMoment)>,
-    /// How many messages purges have removed.
+    /// The number of messages that purges have removed.
     purged: u64,
     redrives: usize,
     /// The bodies that were found at the end.
@@ -215,7 +215,7 @@ impl<'a> HistoryCheck<'a> {
         case
     }
 
-    /// Q1, and Q9 for what a cut may have taken.
+    /// Checks Q1, and Q9 for messages that a cut may have lost.
     fn places(&self, report: &mut CheckerReport) {
         let present: BTreeSet<MessageId> = self.ending.present.iter().map(|(id, _)| *id).collect();
         let last_cut = self.cuts.iter().max();
@@ -227,7 +227,7 @@ impl<'a> HistoryCheck<'a> {
             report.fire(Rule::Q9, usize::from(is_durable));
             let places = [life.acks().next().is_some(), self.dead.contains_key(id), present.contains(id)];
             match places.iter().filter(|is_there| **is_there).count() {
-                // A client may have acked it and never got the answer.
+                // A client may have acked the message without getting the answer.
                 0 if life.may_be_acked() => {}
                 0 => missing.push((*id, is_durable)),
                 1 => {}
@@ -242,7 +242,7 @@ impl<'a> HistoryCheck<'a> {
         }
     }
 
-    /// Q2.
+    /// Checks Q2.
     fn sends(&self, id: MessageId, life: &MessageRecord, report: &mut CheckerReport) {
         let seen = life.leases.iter().map(|lease| (lease.body, lease.returned.time));
         let at_the_end = self.found.get(&id).into_iter().flatten().map(|body| (*body, self.ending.at));
@@ -257,7 +257,7 @@ impl<'a> HistoryCheck<'a> {
                         format!("{id} was there before it was sent")
                     });
                 }
-                // Its sender never got the answer.
+                // The sender may not have got the answer.
                 None => report.require(Rule::Q2, self.message_record.unanswered.contains(&body), || {
                     format!("{id} was never sent")
                 }),
@@ -265,7 +265,7 @@ impl<'a> HistoryCheck<'a> {
         }
     }
 
-    /// Q3, and Q9 for an ack that a cut has undone.
+    /// Checks Q3, and Q9 for an ack that a cut has undone.
     fn acks(&self, id: MessageId, life: &MessageRecord, report: &mut CheckerReport) {
         let mut acks = life.acks();
         let Some(ack) = acks.next() else { return };
@@ -278,7 +278,7 @@ impl<'a> HistoryCheck<'a> {
         }
     }
 
-    /// Q7.
+    /// Checks Q7.
     fn attempts(&self, id: MessageId, life: &MessageRecord, report: &mut CheckerReport) {
         let mut times: BTreeMap<u32, usize> = BTreeMap::new();
         for delivery in &life.leases {
@@ -298,7 +298,7 @@ impl<'a> HistoryCheck<'a> {
         }
         let highest = times.keys().next_back().copied().unwrap_or(0).min(self.terms.max_deliveries);
         let skipped = (1..highest).filter(|number| !times.contains_key(number)).count();
-        // A client that ended with a delivery left no trace of it.
+        // A client that ended during a delivery left no trace of the delivery.
         report.require(Rule::Q7, skipped <= self.message_record.lost_receives, || {
             format!("{id} was delivered as number {highest}, and {skipped} before that were given to nobody")
         });
@@ -312,7 +312,7 @@ impl<'a> HistoryCheck<'a> {
                 let counts = |other: &&LeaseRecord| {
                     other.invoked < delivery.returned && !other.is_released_before(delivery.invoked)
                 };
-                // This one is among them.
+                // The sum includes this delivery.
                 let most = life.leases.iter().filter(counts).count() + self.message_record.lost_receives;
                 report.require(Rule::Q7, delivery.number as usize <= most, || {
                     format!("{id} was delivered as number {}, though only {most} count", delivery.number)
@@ -321,7 +321,7 @@ impl<'a> HistoryCheck<'a> {
         }
     }
 
-    /// Q7 for dead letters: they remember each delivery that counts and no other, and the error of each nack.
+    /// Checks Q7 for dead letters: they remember exactly the deliveries that count, and the error of each nack.
     fn memories(&self, report: &mut CheckerReport) {
         if self.redrives > 0 {
             return;
@@ -344,7 +344,7 @@ impl<'a> HistoryCheck<'a> {
         }
     }
 
-    /// Q8.
+    /// Checks Q8.
     fn dead_letters(&self, id: MessageId, life: &MessageRecord, report: &mut CheckerReport) {
         let limit = self.terms.max_deliveries;
         let is_last = |lease: &&LeaseRecord| lease.number >= limit && !lease.may_be_released();
@@ -367,7 +367,7 @@ impl<'a> HistoryCheck<'a> {
         }
     }
 
-    /// Q5, and the rules about all dead letters at once.
+    /// Checks Q5, and the rules about all dead letters together.
     fn receipts(&self, report: &mut CheckerReport) {
         report.fire(Rule::Q5, self.message_record.deliveries);
         for receipt in &self.message_record.reused {
@@ -384,7 +384,7 @@ impl<'a> HistoryCheck<'a> {
         }
     }
 
-    /// Q11.
+    /// Checks Q11.
     fn drained(&self, report: &mut CheckerReport) {
         report.fire(Rule::Q11, 1);
         let count = self.ending.count;

@@ -1,4 +1,4 @@
-//! What a message remembers of its deliveries, and that reading it changes nothing.
+//! Checks of what a message remembers of its deliveries, and that reading it changes nothing.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::test_mailbox::TestMailbox;
 use super::{Held, Verdict};
 use crate::mailboxes::Fixture;
 
-/// The parts of an attempt that do not depend on the machine.
+/// Returns the parts of an attempt that do not depend on the machine.
 fn told(attempts: &[Attempt]) -> Vec<(u32, AttemptEnd, Option<&str>)> {
     attempts.iter().map(|attempt| (attempt.delivery, attempt.end, attempt.error.as_deref())).collect()
 }
@@ -53,7 +53,7 @@ pub(super) async fn the_last_error_stays_with_what_is_given_up(fixture: &dyn Fix
     test.receive_one(50).await.nack(NackOptions::new().error("failure 1")).await.expect("a nack");
     test.receive_one(2).await;
     test.pass(2).await;
-    // This also holds for a reader that comes before the dead letter is moved.
+    // This also holds for a reader that comes before the dead letter has been moved.
     let letter = test.dead_letter().await;
     assert_eq!((letter.reason, letter.message.last_error()), (DeadReason::Deliveries, Some("failure 1")));
     assert_eq!(letter.message.attempts.len(), 2, "the crash is one, too");

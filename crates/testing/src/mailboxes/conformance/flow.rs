@@ -1,4 +1,4 @@
-//! What holds messages back: earlier messages of their group, a rate, a pause.
+//! Checks of what holds messages back: earlier messages of their group, a rate, a pause.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ pub(super) async fn a_dead_letter_lets_its_group_go_on(fixture: &dyn Fixture) ->
     test.receive_one(100).await.bury(failed()).await.expect("a bury");
     let second = test.receive_one(2).await;
     assert_eq!(&second.body[..], b"2");
-    // Its only delivery lapses.
+    // The only delivery of the message lapses.
     test.pass(3).await;
     assert_eq!(&test.receive_one(100).await.body[..], b"3");
     test.assert_count([0, 1, 0, 2]).await;
@@ -152,7 +152,8 @@ pub(super) async fn what_dies_of_age_lets_its_group_go_on(fixture: &dyn Fixture)
 pub(super) async fn looking_sees_who_follows_the_dying_first_of_a_group(fixture: &dyn Fixture) -> Verdict {
     let test = TestMailbox::limited(fixture, 1).await;
     needs!(test, groups);
-    // The first of one group and the next die of age, the only delivery of the other group's first lapses.
+    // In one group, the first message and the next one expire. In the other group, the only delivery of the first
+    // message lapses.
     test.send_with("1", of("lapsed")).await;
     let _held = test.receive_one(2).await;
     let next_of_lapsed = test.send_with("2", of("lapsed")).await;
@@ -162,7 +163,7 @@ pub(super) async fn looking_sees_who_follows_the_dying_first_of_a_group(fixture:
     let last = test.send_with("6", of("aged")).await;
     test.assert_count([1, 1, 4, 0]).await;
     test.pass(3).await;
-    // Nobody has settled anything yet.
+    // No operation has settled anything yet.
     test.assert_count([2, 0, 1, 3]).await;
     let seen = test.mailbox.peek(10).await.expect("a peek");
     let bodies: Vec<&[u8]> = seen.iter().map(|it| &it.body[..]).collect();

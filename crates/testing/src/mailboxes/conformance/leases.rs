@@ -1,5 +1,5 @@
-//! Receipts: what they belong to, until when they work, and that they do nothing afterwards. The checks `m1` to `m6` cover
-//! known mistakes of other mailboxes.
+//! Checks of receipts: what they belong to, how long they work, and that they do nothing afterwards. The checks `m1` to
+//! `m6` cover known mistakes of other mailboxes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::test_mailbox::{TestMailbox, assert_expired, bodies};
 use super::{Held, Verdict, needs_time};
 use crate::mailboxes::Fixture;
 
-/// Tries every operation that takes a receipt.
+/// Tries every operation that takes a receipt. All of them must be refused and change nothing.
 async fn assert_good_for_nothing(test: &TestMailbox<'_>, message: &Message) {
     let receipt = message.receipt.clone().expect("a receipt");
     let mailbox = &test.mailbox;
@@ -41,7 +41,7 @@ pub(super) async fn m1_a_lapsed_receipt_is_refused_although_nobody_has_looked(
         let message = test.receive_one(1).await;
         let receipt = message.receipt.clone().expect("a receipt");
         test.pass(1).await;
-        // The late client is the first to touch the mailbox after the lapse, with each operation.
+        // In each attempt, another operation of the late client is the first to touch the mailbox after the lapse.
         match attempt {
             0 => assert_expired(&message.ack().await),
             1 => assert_expired(&message.nack(Duration::ZERO).await),

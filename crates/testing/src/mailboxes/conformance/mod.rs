@@ -1,4 +1,4 @@
-//! The checks that every backend must pass, by name. Each opens a fresh mailbox, and panics if it does not hold.
+//! The checks that every backend must pass, by name. Each opens a fresh mailbox and panics if it does not hold.
 
 mod attempts;
 mod flow;

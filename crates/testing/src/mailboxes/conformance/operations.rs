@@ -1,4 +1,4 @@
-//! What each operation does in the simplest case.
+//! Checks of each operation in the simplest case.
 
 use std::time::{Duration, SystemTime};
 

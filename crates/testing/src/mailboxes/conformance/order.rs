@@ -1,4 +1,4 @@
-//! The order of deliveries.
+//! Checks of the order of deliveries.
 
 use std::time::Duration;
 

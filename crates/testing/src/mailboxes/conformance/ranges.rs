@@ -1,4 +1,4 @@
-//! Options out of range are refused and never clamped. Both ends of a range are valid.
+//! Checks of ranges: an option out of range is rejected and never clamped, and both ends of a range are valid.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A mailbox that outlives its process is unchanged when another process opens it.
+//! Checks that a mailbox that outlives its process is unchanged when another process opens it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Replies: a message that names a mailbox is answered there, which acknowledges it.
+//! Checks of replies: a message that names a mailbox is answered there, and the answer acknowledges it.
 
 use std::time::Duration;
 

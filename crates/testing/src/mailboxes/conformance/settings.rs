@@ -1,4 +1,4 @@
-//! The settings of a mailbox, which are the same for every client.
+//! Checks of the settings of a mailbox, which are the same for every client.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Held, Verdict, needs};
 use crate::mailboxes::Fixture;
 
 impl<'a> TestMailbox<'a> {
-    /// The same mailbox, opened by another client without a policy.
+    /// Opens the same mailbox as another client without a policy.
     async fn of_another(&self) -> TestMailbox<'a> {
         let opened = self.fixture.open(self.mailbox.name(), DeadLetterPolicy::new()).await;
         TestMailbox { fixture: self.fixture, mailbox: opened.expect("the mailbox again") }
@@ -131,7 +131,7 @@ pub(super) async fn what_died_before_a_limit_is_raised_stays_dead(fixture: &dyn 
     let test = TestMailbox::limited(fixture, 1).await;
     test.send("a").await;
     test.receive_one(2).await;
-    // Nobody reads the mailbox in between.
+    // No client reads the mailbox in between.
     test.pass(2).await;
     test.set_limit(9).await;
     test.assert_count([0, 0, 0, 1]).await;

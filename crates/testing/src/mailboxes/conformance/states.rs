@@ -1,4 +1,4 @@
-//! Every transition of the state diagram: the states of a message, and what moves it from one to the next.
+//! Checks of every transition of the state diagram: the states of a message, and what moves it from one to the next.
 
 use std::time::Duration;
 
@@ -157,7 +157,7 @@ pub(super) async fn a_nack_of_its_last_delivery_makes_it_dead(fixture: &dyn Fixt
     test.send("a").await;
     test.receive_one(50).await.nack(Duration::ZERO).await.expect("a nack");
     let last = test.receive_one(50).await;
-    // The pause does not matter: this was the last delivery.
+    // The pause has no effect, because this was the last delivery.
     last.nack(test.units(50)).await.expect("a nack");
     test.assert_count([0, 0, 0, 1]).await;
     let letter = test.dead_letter().await;

@@ -23,7 +23,7 @@ impl<'a> TestMailbox<'a> {
         Self::with(fixture, DeadLetterPolicy::new()).await
     }
 
-    /// A mailbox that gives a message up after this many deliveries.
+    /// Opens a mailbox that gives up a message after this many deliveries.
     pub(super) async fn limited(fixture: &'a dyn Fixture, deliveries: u32) -> Self {
         Self::with(fixture, DeadLetterPolicy::new().max_deliveries(deliveries)).await
     }
@@ -33,7 +33,7 @@ impl<'a> TestMailbox<'a> {
         Self { fixture, mailbox }
     }
 
-    /// A duration in the fixture's units.
+    /// Returns a duration in the fixture's units.
     pub(super) fn units(&self, units: u32) -> Duration {
         self.fixture.unit() * units
     }
@@ -43,7 +43,7 @@ impl<'a> TestMailbox<'a> {
         self.fixture.pass(self.units(units)).await;
     }
 
-    /// Longer than any wake-up takes.
+    /// Returns a time that is longer than any wake-up takes.
     pub(super) fn long_wait(&self) -> Duration {
         self.units(20).min(Duration::from_secs(20))
     }
@@ -56,20 +56,20 @@ impl<'a> TestMailbox<'a> {
         self.mailbox.send(body.into(), options).await.expect("it is sent")
     }
 
-    /// Receives visible messages, and leases them for `lease` units.
+    /// Receives visible messages and leases them for `lease` units.
     pub(super) async fn receive(&self, most: usize, lease: u32) -> Vec<Message> {
         let options = ReceiveOptions::new().max_messages(most).visibility_timeout(self.units(lease));
         self.mailbox.receive(options).await.expect("it can be received")
     }
 
-    /// Receives the only visible message, and leases it for `lease` units.
+    /// Receives the only visible message and leases it for `lease` units.
     pub(super) async fn receive_one(&self, lease: u32) -> Message {
         let mut messages = self.receive(10, lease).await;
         assert_eq!(messages.len(), 1, "{messages:?}");
         messages.remove(0)
     }
 
-    /// Starts a receive that waits in a task of its own. It already waits when this returns.
+    /// Starts a waiting receive in a new task. Returns once the receive waits.
     pub(super) async fn waiting(&self, most: usize) -> JoinHandle<WaitedReceive> {
         let (mailbox, wait) = (Arc::clone(&self.mailbox), self.long_wait());
         let lease = self.units(100);
@@ -84,7 +84,7 @@ impl<'a> TestMailbox<'a> {
         task
     }
 
-    /// The result of a waiting receive, which must return long before its wait is over.
+    /// Returns the result of a waiting receive, which must return long before its wait is over.
     pub(super) async fn woken(&self, task: JoinHandle<WaitedReceive>) -> Result<Vec<Message>, MailboxError> {
         let waited = task.await.expect("the receiver does not panic");
         assert!(waited.took < self.long_wait() / 2, "it was not woken: {waited:?}");
@@ -105,7 +105,7 @@ impl<'a> TestMailbox<'a> {
         self.mailbox.dead_letters(100).await.expect("dead letters can be listed")
     }
 
-    /// The only dead letter.
+    /// Returns the only dead letter.
     pub(super) async fn dead_letter(&self) -> DeadLetter {
         let mut letters = self.dead_letters().await;
         assert_eq!(letters.len(), 1, "{letters:?}");
@@ -120,7 +120,7 @@ pub(super) struct WaitedReceive {
     pub(super) took: Duration,
 }
 
-/// The bodies, as texts.
+/// Returns the bodies as text.
 pub(super) fn bodies(messages: &[Message]) -> Vec<String> {
     messages.iter().map(|message| String::from_utf8_lossy(&message.body).into_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! A waiting receive wakes as soon as there is a message for it.
+//! Checks that a waiting receive wakes as soon as there is a message for it.
 
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ pub(super) async fn a_receiver_that_goes_away_takes_no_wake_up_along(fixture: &d
     if let Ok(Ok(messages)) = &outcome
         && !messages.is_empty()
     {
-        // The receiver was faster; then the other one gets the next message.
+        // The receiver was faster. The other one gets the next message.
         test.send("b").await;
     }
     assert_eq!(test.woken(stays).await.expect("a message").len(), 1);

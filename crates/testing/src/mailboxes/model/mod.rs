@@ -1,6 +1,6 @@
-//! Compares a mailbox with the simplest model of one, in random sequences of all operations.
+//! Compares a mailbox with a simple model in random sequences of all operations.
 //!
-//! A sequence in which the two differ is shrunk and printed.
+//! If the two differ, the sequence is shrunk and printed.
 
 mod model_mailbox;
 mod steps;
@@ -43,7 +43,7 @@ struct ModelRun<'a> {
     fixture: &'a dyn Fixture,
     mailbox: Arc<dyn Mailbox>,
     model: ModelMailbox,
-    /// The model's name of a message.
+    /// The model's number of each message.
     names: HashMap<MessageId, MessageNumber>,
     ids: Vec<MessageId>,
     /// Every receipt that the mailbox issued.
@@ -66,7 +66,7 @@ impl<'a> ModelRun<'a> {
         *self.names.get(&id).unwrap_or_else(|| panic!("{id} was never sent"))
     }
 
-    /// The names of messages, and how often each was delivered.
+    /// Returns the numbers of the messages, and how often each was delivered.
     fn seen(&self, messages: &[Message]) -> Vec<(MessageNumber, u32)> {
         for message in messages {
             let name = self.name(message.id);
@@ -101,7 +101,7 @@ impl<'a> ModelRun<'a> {
         }
     }
 
-    /// The receipt that the number selects.
+    /// Returns the receipt that the number selects.
     fn receipt(&self, number: usize) -> Option<(usize, Receipt)> {
         let place = number.checked_rem(self.receipts.len())?;
         Some((place, self.receipts[place].clone()))
@@ -157,7 +157,7 @@ impl<'a> ModelRun<'a> {
         let mut next = self.model.sent();
         let names: Vec<MessageNumber> = sendings.iter().map(|sending| self.model.send(sending)).collect();
         let bodies = sendings.iter().zip(&names).map(|(sending, name)| {
-            // A duplicate has another body, so that the comparison would notice it.
+            // A duplicate has another body, so the comparison would notice its delivery.
             let is_new = *name == next;
             next += usize::from(is_new);
             let body = if is_new { format!("body {name}") } else { "a copy".to_owned() };
@@ -254,7 +254,8 @@ impl<'a> ModelRun<'a> {
         }
     }
 
-    /// Messages that died at the same time may come in any order. The model adopts it, since a redrive keeps that order.
+    /// Compares the dead letters. Messages that died at the same time may come in any order. The model adopts this
+    /// order, because a redrive keeps it.
     async fn compare_dead_letters(&mut self) {
         let letters = self.mailbox.dead_letters(1000).await.expect("dead letters can be listed");
         for letter in &letters {

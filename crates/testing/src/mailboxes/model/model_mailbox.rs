@@ -6,7 +6,7 @@ use snakepit_mailbox::{AttemptEnd, DeadReason, MessageCounts};
 
 use super::steps::ModelSend;
 
-/// How the model names a message: its number among all that were sent.
+/// The model's name of a message: its number among all sent messages.
 pub(super) type MessageNumber = usize;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -31,7 +31,7 @@ struct ModelMessage {
 /// An attempt: its delivery, how it ended, and its error.
 pub(super) type ModelAttempt = (u32, AttemptEnd, Option<String>);
 
-/// What becomes of a message when its lease is ended.
+/// What happens to a message when its lease ends.
 pub(super) enum LeaseOutcome {
     Gone,
     /// The message returns after a pause, with an error.
@@ -69,7 +69,7 @@ impl ModelMailbox {
         Self { limit, now: 0, sequence: 0, items, keys: HashMap::new(), leases, dead }
     }
 
-    /// How many messages were sent so far.
+    /// Returns the number of messages that were sent so far.
     pub(super) fn sent(&self) -> usize {
         self.items.len()
     }
@@ -100,7 +100,7 @@ impl ModelMailbox {
         name
     }
 
-    /// Lets time pass unit by unit, so that events happen in their order.
+    /// Lets time pass unit by unit, so events happen in their order.
     pub(super) fn pass(&mut self, units: u32) {
         for _ in 0..units {
             self.now += 1;
@@ -150,7 +150,7 @@ impl ModelMailbox {
         self.dead.push(name);
     }
 
-    /// The visible messages, in order, and how often each was delivered.
+    /// Returns the visible messages in order, and how often each was delivered.
     pub(super) fn visible(&self) -> Vec<(MessageNumber, u32)> {
         let mut names: Vec<MessageNumber> =
             (0..self.items.len()).filter(|name| self.items[*name].place == ModelState::Visible).collect();
@@ -180,7 +180,7 @@ impl ModelMailbox {
         is_held.then_some(name)
     }
 
-    /// Ends a lease, and returns false if it was already over.
+    /// Ends a lease. Returns `false` if it was already over.
     pub(super) fn end(&mut self, lease: usize, fate: LeaseOutcome) -> bool {
         let Some(name) = self.held(lease) else { return false };
         match fate {
@@ -211,7 +211,7 @@ impl ModelMailbox {
         true
     }
 
-    /// The attempts that a message remembers.
+    /// Returns the attempts that a message remembers.
     pub(super) fn attempts(&self, name: MessageNumber) -> &[ModelAttempt] {
         &self.items[name].attempts
     }
@@ -282,7 +282,8 @@ impl ModelMailbox {
         back.len() as u64
     }
 
-    /// Compares the list of dead letters. Messages that died at the same time may come in any order, which the model adopts.
+    /// Compares the list of dead letters. Messages that died at the same time may come in any order, which the model
+    /// adopts.
     pub(super) fn agree_on_dead_letters(&mut self, listed: &[(MessageNumber, DeadReason, u32)]) {
         let mut last = 0;
         for (name, reason, deliveries) in listed {

@@ -1,4 +1,4 @@
-//! Random steps: everything that a client can do to a mailbox.
+//! Random steps: everything that a client can do with a mailbox.
 
 use proptest::prelude::*;
 use snakepit_mailbox::LeaseExtension;
@@ -12,7 +12,7 @@ pub(super) struct ModelSend {
     pub(super) key: Option<u8>,
 }
 
-/// One step. A number selects a receipt or an id, modulo how many there are.
+/// One step. A number selects a receipt or an id, modulo their count.
 #[derive(Clone, Debug)]
 pub(super) enum MailboxStep {
     Send(ModelSend),
@@ -50,7 +50,7 @@ fn extension() -> impl Strategy<Value = LeaseExtension> {
     prop_oneof![Just(LeaseExtension::AtLeast), Just(LeaseExtension::Exactly)]
 }
 
-/// A number that selects a receipt or an id.
+/// Generates a number that selects a receipt or an id.
 fn number() -> impl Strategy<Value = usize> {
     0..1000_usize
 }
@@ -78,7 +78,7 @@ fn step() -> impl Strategy<Value = MailboxStep> {
     ]
 }
 
-/// A sequence of steps.
+/// Generates a sequence of steps.
 pub(super) fn steps() -> impl Strategy<Value = Vec<MailboxStep>> {
     prop::collection::vec(step(), 1..60)
 }

@@ -1,6 +1,6 @@
 //! The raw echo for an asynchronous host: the same Python loop, and a task that awaits its socket.
 //!
-//! It differs from the blocking echo by what no asynchronous library can avoid: the event loop's own system call.
+//! It differs from the blocking echo only in what no asynchronous library can avoid: the event loop's own system call.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -9,7 +9,8 @@ use crate::child::PythonChild;
 use crate::python::BenchPython;
 use crate::turns::{CallPace, CallTimes, EchoCaller};
 
-// A file of the program: `snakepit bench` shows the same floor, and a published crate cannot use files of another one.
+// This file belongs to the program. `snakepit bench` shows the same floor, and a published crate cannot use files of
+// another crate.
 #[path = "../../../../../cli/src/bench/raw_echo.rs"]
 mod raw_echo;
 

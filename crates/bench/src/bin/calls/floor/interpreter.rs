@@ -10,7 +10,7 @@ use snakepit_bench::BenchResult;
 use crate::child::PythonChild;
 use crate::python::BenchPython;
 
-/// What a bare interpreter imports.
+/// The imports of a bare interpreter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InterpreterKind {
     /// Imports `socket` and uses it.
@@ -25,7 +25,7 @@ pub(crate) struct BareInterpreters {
 }
 
 impl BareInterpreters {
-    /// Starts `count` of them at once. Also returns the time until the last one has connected back.
+    /// Starts `count` interpreters at once. Also returns the time until the last one has connected back.
     pub(crate) fn start(
         python: &BenchPython,
         interpreter: InterpreterKind,

@@ -1,4 +1,4 @@
-//! The floors: the least that the same mechanism costs, without a library around it.
+//! The floors: the minimum cost of the same mechanism, without a library around it.
 
 pub(crate) mod awaited_echo;
 pub(crate) mod blocking_echo;

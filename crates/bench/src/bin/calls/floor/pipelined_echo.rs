@@ -14,7 +14,7 @@ use crate::turns::{Availability, CallPace, CallTimes, EchoCaller};
 
 const PREFIX: usize = 4;
 
-/// Workers, each with a connection and a thread of its own.
+/// Workers, each with its own connection and thread.
 pub(crate) struct MsgspecEcho {
     lanes: Vec<PipelinedConnection>,
     children: Vec<PythonChild>,
@@ -87,8 +87,8 @@ impl EchoCaller for MsgspecEcho {
 }
 
 impl PipelinedConnection {
-    /// Writes a window of calls, reads all its answers, and repeats. Returns the time of each call since the start of its
-    /// window. A window must fit into the socket's buffer: nobody reads the answers while it is written.
+    /// Writes a window of calls, reads all its answers, and repeats. Returns the time of each call since the start of
+    /// its window. A window must fit into the socket's buffer, because the answers are not read while it is written.
     fn windows(&mut self, bytes: usize, calls: usize, window: usize) -> io::Result<Vec<f64>> {
         let data = vec![0x5a; bytes];
         let mut times = Vec::with_capacity(calls);
@@ -108,7 +108,7 @@ impl PipelinedConnection {
         Ok(times)
     }
 
-    /// Reads exactly `frames` frames, and reports after each read how many are complete.
+    /// Reads exactly `frames` frames. After each read, reports how many are complete.
     fn read_frames(&mut self, frames: usize, mut complete: impl FnMut(usize)) -> io::Result<()> {
         let (mut left, mut have) = (frames, 0);
         while left > 0 {
@@ -137,7 +137,7 @@ impl PipelinedConnection {
     }
 }
 
-/// `["echo", {"data": data}]`.
+/// Encodes `["echo", {"data": data}]`.
 fn encode_call(out: &mut Vec<u8>, data: &[u8]) {
     let at = begin_frame(out);
     out.extend(b"\x92\xa4echo\x81\xa4data\xc6");

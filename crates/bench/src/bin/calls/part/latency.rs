@@ -1,4 +1,4 @@
-//! One call in flight: its latency.
+//! The latency with one call in flight.
 
 use snakepit_bench::{BenchReport, BenchResult, RowTarget};
 
@@ -7,7 +7,7 @@ use crate::CallBench;
 use crate::participant::Participant;
 use crate::turns::{HeadlineMetric, show_bytes};
 
-/// Bytes, calls in a turn, rounds.
+/// Bytes, calls per turn, rounds.
 const SIZES: [(usize, usize, usize); 3] = [(64, 200, 48), (4 << 10, 200, 24), (1 << 20, 24, 24)];
 
 pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResult<()> {
@@ -60,7 +60,7 @@ fn rows(report: &mut BenchReport, bytes: usize, results: &TurnResults) {
         _ => RowTarget::None,
     };
     add(", without msgspec", Participant::OursOwnCodec, Participant::MeasuredPool, own_codec);
-    // The same transport, with all that a pool adds.
+    // The same transport, plus everything that a pool adds.
     let same_way = match bytes {
         64 => RowTarget::RatioAtMost { full: 1.1, smoke: 3.0 },
         _ => RowTarget::None,

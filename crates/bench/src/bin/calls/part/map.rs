@@ -1,4 +1,4 @@
-//! Many tiny calls in bulk, over two workers.
+//! Many tiny calls in bulk on two workers.
 
 use std::time::Instant;
 

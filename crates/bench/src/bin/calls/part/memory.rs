@@ -1,4 +1,4 @@
-//! The memory of a worker, beside a bare interpreter and beside the workers of peers.
+//! The memory of a worker, beside a bare interpreter and the workers of peers.
 
 use snakepit_bench::{
     BenchReport, BenchResult, Comparand, ProcessMemory, ReportRow, RowTarget, SampleSet, Side, Unit,
@@ -11,13 +11,13 @@ use crate::peer::grpc::{self, GrpcServerKind, GrpcServers};
 use crate::peer::pools::PythonPoolHost;
 use crate::turns::Availability;
 
-/// The same number of each kind, all alive at once, so that all share pages alike.
+/// The same number of each kind is alive at the same time, so all share pages alike.
 const WORKERS: usize = 4;
 
-/// How much more than a bare interpreter ours may take, in MiB.
+/// How much more memory than a bare interpreter our worker may take, in MiB.
 const MORE: f64 = 4.0;
 
-/// Selects one of the figures.
+/// Selects one of the numbers.
 type MemoryField = fn(&ProcessMemory) -> f64;
 
 pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResult<()> {
@@ -64,7 +64,7 @@ pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResul
             });
         };
         add("", &ours, "bare python3, blocked in a read", &interpreter, RowTarget::AboveAtMost(MORE));
-        // The SDK imports msgspec only once that pays off, so its memory is reported and not judged.
+        // The SDK imports msgspec only once that pays off, so the memory with msgspec is reported but has no target.
         add(
             " that has imported msgspec",
             &with_msgspec,

@@ -1,4 +1,4 @@
-//! The parts of the table: each starts its participants, lets them take turns and adds its rows.
+//! The parts of the table. Each starts its participants, lets them take turns and adds its rows.
 
 pub(crate) mod latency;
 pub(crate) mod map;

@@ -1,4 +1,4 @@
-//! From nothing to ready: 1, 10 and 100 workers.
+//! The start of 1, 10 and 100 workers, until all of them are ready.
 
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ fn turn<'a>(mut start: impl FnMut() -> BenchResult<Duration> + 'a) -> MeasuredTu
     Availability::Available(Box::new(move || Ok(start()?.as_secs_f64())))
 }
 
-/// Starts workers in an engine that already runs, as when a pool grows; an earlier start has compiled the SDK's files.
+/// Starts workers in an engine that already runs, as when a pool grows. An earlier start has compiled the SDK's files.
 /// The turn waits for the workers' end, but does not measure it.
 fn start_ours(bench: &CallBench, workers: usize) -> BenchResult<MeasuredTurn<'_, f64>> {
     let pit = engine::start(

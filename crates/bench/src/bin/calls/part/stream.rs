@@ -1,4 +1,4 @@
-//! A stream of small items from one worker: items per second.
+//! A stream of small items from one worker, in items per second.
 
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResul
     Ok(())
 }
 
-/// Times a stream of `items` items, as items per second.
+/// Times a stream of `items` items and returns items per second.
 fn timed<'a>(
     items: usize,
     mut stream: impl FnMut() -> BenchResult<()> + 'a,

@@ -1,4 +1,4 @@
-//! Many calls in flight: calls per second.
+//! Many calls in flight, in calls per second.
 
 use snakepit_bench::{BenchReport, BenchResult, RowTarget};
 
@@ -7,7 +7,7 @@ use crate::CallBench;
 use crate::participant::{Participant, WINDOW};
 use crate::turns::{CallPace, HeadlineMetric, show_bytes};
 
-/// The payload and the number of calls of a turn.
+/// The payload and the number of calls per turn.
 struct PayloadSize {
     bytes: usize,
     fast: usize,
@@ -21,7 +21,7 @@ const SIZES: [PayloadSize; 3] = [
     PayloadSize { bytes: 1 << 20, fast: 64, slow: 32, rounds: 12 },
 ];
 
-/// The bytes in flight for each worker: as much as its socket takes while nobody reads.
+/// The bytes in flight for each worker: as much as its socket takes without a reader.
 const MOST_BYTES: usize = 2 << 20;
 
 pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResult<()> {
@@ -57,7 +57,7 @@ pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResul
                     target,
                 ));
             }
-            // The same transport, with all that a pool adds.
+            // The same transport, plus everything that a pool adds.
             let same_way = match size.bytes {
                 64 => RowTarget::RatioAtLeast { full: 0.9, smoke: 0.3 },
                 _ => RowTarget::None,

@@ -1,11 +1,11 @@
-//! As much of an HTTP/1.1 client as an echo needs: one kept-alive connection, one request at a time.
+//! As much of an HTTP/1.1 client as an echo needs: one keep-alive connection, one request at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use snakepit_bench::BenchResult;
 
-/// A kept-alive connection.
+/// A keep-alive connection.
 pub(crate) struct HttpConnection {
     stream: BufReader<TcpStream>,
     request: Vec<u8>,

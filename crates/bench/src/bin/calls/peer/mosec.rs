@@ -1,4 +1,4 @@
-//! mosec: a Rust HTTP server with Python workers, and the peer whose design is closest to ours.
+//! mosec, a Rust HTTP server with Python workers. Its design is the closest to ours.
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::child::PythonChild;
 use crate::python::BenchPython;
 use crate::turns::{Availability, CallPace, CallTimes, EchoCaller};
 
-/// HTTP/1.1 has one request in flight per connection, so many calls need many connections, up to this number.
+/// HTTP/1.1 has one request in flight per connection, so many calls need many connections, at most this number.
 const CONNECTIONS: usize = 32;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub(crate) fn start(python: &BenchPython, workers: usize) -> BenchResult<Availab
     command.args(["--port", &port.to_string()]);
     let child = PythonChild::with_open_stdin(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
     let began = Instant::now();
-    // mosec does not announce that it is ready, so it is asked until it answers or dies.
+    // mosec does not announce that it is ready, so it gets requests until it answers or dies.
     while HttpConnection::open(port).and_then(|mut it| it.post("/inference", 1)).is_err() {
         if began.elapsed() > PATIENCE || child.ends_within(Duration::from_millis(50))? {
             return Err("mosec does not answer".into());

@@ -10,10 +10,10 @@ use crate::child::{ChildPipes, PythonChild};
 use crate::python::BenchPython;
 use crate::turns::{CallPace, CallTimes, EchoCaller};
 
-/// How long Ray's daemons may take to exit.
+/// The time in which Ray's daemons must exit.
 const RAY_ENDS: Duration = Duration::from_secs(15);
 
-/// A Python host with its pool. The pipes are dropped first: their end tells the host to exit.
+/// A Python host with its pool. The pipes are dropped first, which tells the host to exit.
 pub(crate) struct PythonPoolHost {
     pipes: ChildPipes,
     workers: usize,
@@ -33,7 +33,7 @@ impl PythonPoolHost {
         Ok(Self { pipes, workers, pids, _child: child.with_grace(grace) })
     }
 
-    /// Makes `calls` tiny calls through the pool's own `map`, and returns how long they took.
+    /// Makes `calls` tiny calls through the pool's own `map` and returns the total time.
     pub(crate) fn map(&mut self, calls: usize, chunk: usize) -> BenchResult<Duration> {
         Ok(self.order(&format!("map {calls} {chunk}"))?.0)
     }
@@ -63,7 +63,7 @@ impl EchoCaller for PythonPoolHost {
     }
 }
 
-/// Starts of `multiprocessing.Pool`, by one of its start methods.
+/// Starts `multiprocessing.Pool` with one of its start methods.
 pub(crate) struct PoolStart {
     pipes: ChildPipes,
     _child: PythonChild,
@@ -77,7 +77,7 @@ impl PoolStart {
         Ok(Self { pipes, _child: child })
     }
 
-    /// The time until all workers have started.
+    /// Returns the time until all workers have started.
     pub(crate) fn start(&mut self, workers: usize) -> BenchResult<Duration> {
         Ok(read_answer(&self.pipes.order(&workers.to_string())?)?.0)
     }

@@ -1,4 +1,4 @@
-"""A bare python3 that connects back over an inherited socket, says so, and waits for its end. Usage: bare.py FD"""
+"""A bare python3 that writes a byte to an inherited socket and waits for its end. Usage: bare.py FD"""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""As bare.py, with nothing imported beyond what the interpreter itself loads. Usage: barest.py, over descriptor 0"""
+"""Like bare.py, but imports only what the interpreter itself loads. Usage: barest.py, over descriptor 0"""
 
 import posix
 

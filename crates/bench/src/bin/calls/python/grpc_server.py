@@ -1,6 +1,6 @@
-"""A gRPC echo server as a worker. Usage: grpc_server.py sync|aio. Prints its port, serves until its stdin ends.
+"""A gRPC echo server as a worker. Usage: grpc_server.py sync|aio. Prints its port and serves until its stdin ends.
 
-The messages are made here instead of by protoc; what protobuf makes of them is the same.
+The messages are defined here instead of by protoc. The resulting classes are the same.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ def handlers(echo, count):
 
 
 def serve_sync():
-    # Of 1, 4 and 10 threads, 4 answered most calls a second in short runs.
+    # Of 1, 4 and 10 threads, 4 answered the most calls per second in short runs.
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(4), options=LARGEST)
     server.add_generic_rpc_handlers((handlers(echo, count),))
     port = server.add_insecure_port("127.0.0.1:0")

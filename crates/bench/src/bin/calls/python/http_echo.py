@@ -1,4 +1,4 @@
-"""A worker over HTTP, with nothing but the standard library: it echoes."""
+"""A worker over HTTP that echoes, with only the standard library."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class Echo(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # Head and body are two writes, which must not wait for one another.
+    # Head and body are two writes, and the second must not wait for the first.
     disable_nagle_algorithm = True
 
     def log_message(self, *words):
@@ -24,7 +24,7 @@ class Echo(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    # As many as connect at once; it would refuse the sixth.
+    # The number of simultaneous connects. By default, the server would refuse the sixth.
     request_queue_size = 128
 
 

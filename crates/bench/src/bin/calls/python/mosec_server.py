@@ -1,4 +1,4 @@
-"""An echo behind mosec, until stdin ends. Leads a process group of its own; mosec takes its options from argv itself.
+"""An echo behind mosec, until stdin ends. Must lead a process group. mosec reads its options from argv.
 
 The number of workers is in BENCH_WORKERS.
 """

@@ -1,7 +1,7 @@
-"""The floor of throughput: [command, args] in, a value out, by msgspec, as many frames per read and write as there are.
+"""The floor of throughput: [command, args] in, a value out, with msgspec and as many frames as possible per read and write.
 
-A frame is a little-endian u32 and so many bytes of MessagePack. "echo" answers its argument, "count" answers one frame
-for each number below n. Usage: msgspec_echo.py FD
+A frame is a length as a little-endian u32, followed by that many bytes of MessagePack. "echo" returns its argument, "count"
+returns one frame for each number below n. Usage: msgspec_echo.py FD
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""How long multiprocessing.Pool takes until each of its workers is there. Usage: pool_start.py fork|spawn
+"""Measures how long multiprocessing.Pool takes until all of its workers run. Usage: pool_start.py fork|spawn
 
 Prints {"total": seconds} for each number of workers on stdin.
 """

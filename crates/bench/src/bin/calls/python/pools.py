@@ -1,9 +1,9 @@
-"""Drives multiprocessing.Pool, ProcessPoolExecutor or Ray, whose host is Python itself, and times them here.
+"""Drives and times multiprocessing.Pool, ProcessPoolExecutor or Ray. Their host is this Python process.
 
-Usage: pools.py executor|pool|ray WORKERS. Prints its workers' pids, and then one line of JSON for each order on stdin:
+Usage: pools.py executor|pool|ray WORKERS. Prints its workers' pids, then one line of JSON for each order on stdin:
 
     one BYTES CALLS              {"total": seconds, "times": [seconds, …]}
-    many BYTES CALLS IN_FLIGHT   the same; a call's time runs from its submission to its result
+    many BYTES CALLS IN_FLIGHT   the same, with each call's time from its submission to its result
     map CALLS CHUNK              {"total": seconds}
 """
 

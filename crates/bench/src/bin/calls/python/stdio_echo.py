@@ -1,4 +1,4 @@
-"""A worker over lines of JSON (spec/stdio.md), without the SDK: it echoes."""
+"""A worker over lines of JSON (spec/stdio.md) that echoes, without the SDK."""
 
 import json
 import os

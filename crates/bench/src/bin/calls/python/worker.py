@@ -1,4 +1,4 @@
-"""The worker of ours that is measured."""
+"""Our worker that is measured."""
 
 import snakepit
 

@@ -36,7 +36,7 @@ pub(super) struct TonicClient {
 
 impl TonicClient {
     pub(super) fn connect(servers: GrpcServers) -> BenchResult<Self> {
-        // On one thread tonic is faster here than on two: the servers need the other core.
+        // On one thread, tonic is faster here than on two, because the servers need the other core.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let lanes = servers
             .ports

@@ -1,4 +1,4 @@
-//! gRPC as Snakepit for Elixir uses it: a Python server process for each worker. The client, tonic, is compiled only with
+//! gRPC as Snakepit for Elixir uses it: one Python server process per worker. The client, tonic, is compiled only with
 //! the feature `peers`.
 
 #[cfg(feature = "peers")]
@@ -32,7 +32,7 @@ pub(crate) trait NumberStream {
 }
 
 impl GrpcServers {
-    /// Starts `count` servers at once, and waits until all of them are ready.
+    /// Starts `count` servers at once and waits until all of them are ready.
     pub(crate) fn start(
         python: &BenchPython,
         server: GrpcServerKind,
@@ -67,7 +67,7 @@ impl GrpcServers {
     }
 }
 
-/// Whether the Python packages of the servers are installed.
+/// Reports whether the Python packages of the servers are installed.
 pub(crate) fn installed(python: &BenchPython) -> Result<(), String> {
     python.has("grpc").and_then(|()| python.has("google.protobuf"))
 }
