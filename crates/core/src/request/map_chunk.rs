@@ -13,17 +13,17 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::attempts::Attempts;
 use super::batch_item::BatchItem;
 use super::pending::{CallPlan, PendingCall};
-use super::retry::explain;
 use super::telemetry::tell_refusal;
 use crate::call::PoolCommand;
-use crate::call::batch::no_outcome;
+use crate::call::batch::{no_outcome, split};
 use crate::call::{CallError, Extras, Input, RemoteError};
 use crate::pool::{self, CallOutcome};
 use crate::queue::AdmissionPermit;
 use crate::telemetry::{Event, Level, emit_with};
-use crate::value::{Encoded, Value, ValueError};
+use crate::value::{Encoded, ValueError};
 use snakepit_policy::NoRetry;
 use snakepit_policy::time::after;
 
@@ -105,39 +105,28 @@ impl ChunkJob {
             let (parts, end) = waiting.values().await;
             return (parts, end, Some(waiting));
         }
-        let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
-        let entry = waiting.value().await.and_then(|value| {
-            value.to_value().and_then(|value| Encoded::encode(&vec![(true, value)])).map_err(wrong)
-        });
-        match entry {
-            Ok(entry) => (vec![entry], Ok(()), Some(waiting)),
+        match waiting.value().await {
+            Ok(value) => (vec![value], Ok(()), Some(waiting)),
             Err(error) => (Vec::new(), Err((error, None)), Some(waiting)),
         }
     }
 
-    /// The outcomes in one part of an answer, of which `most` are wanted.
-    fn split<T: DeserializeOwned>(&self, values: &Encoded, most: usize) -> Vec<Result<T, CallError>> {
-        if let Ok(entries) = values.decode::<Vec<BatchItem<T>>>() {
-            return entries
-                .into_iter()
-                .map(|entry| entry.0.map_err(|error| CallError::Remote(Box::new(error))))
-                .collect();
+    /// Decodes the outcomes in one part of an answer. `most` inputs wait for theirs.
+    fn decode<T: DeserializeOwned>(&self, part: &Encoded, most: usize) -> Vec<Result<T, CallError>> {
+        let decode = |value: &Encoded| {
+            let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
+            value.decode().map_err(wrong)
+        };
+        if !self.sends_many() {
+            return vec![decode(part)];
         }
-        // ChunkInput of them is not what the caller expects: each by itself, so that the others keep their values.
-        let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
-        match values.decode::<Vec<BatchItem<Value>>>() {
-            Ok(entries) => entries
-                .into_iter()
-                .map(|entry| match entry.0 {
-                    Ok(value) => Encoded::encode(&value).and_then(|value| value.decode()).map_err(wrong),
-                    Err(error) => Err(CallError::Remote(Box::new(error))),
-                })
-                .collect(),
-            Err(source) => {
-                let expected = values.list_len().map_or(most, |entries| entries.min(most));
-                (0..expected).map(|_| Err(wrong(source.clone()))).collect()
-            }
+        if let Ok(entries) = part.decode::<Vec<BatchItem<T>>>() {
+            let remote = |error| CallError::Remote(Box::new(error));
+            return entries.into_iter().map(|entry| entry.0.map_err(remote)).collect();
         }
+        // Some value is not what the caller expects: decode one by one, so that the others keep their values.
+        let outcomes = split(part, &self.command, most).into_iter();
+        outcomes.map(|outcome| outcome.and_then(|value| decode(&value))).collect()
     }
 }
 
@@ -162,35 +151,32 @@ struct ChunkInput {
 /// Inputs that travel together.
 struct ChunkFrame {
     inputs: Vec<ChunkInput>,
-    attempt: u32,
+    attempts: Attempts,
     /// When the time of its inputs began.
     began: Option<Instant>,
     turn: ChunkTurn,
 }
 
 /// Why a frame is sent.
+#[derive(Clone, Copy)]
 enum ChunkTurn {
-    /// It was not lost before.
-    First,
-    /// It was lost together with others, in this way.
-    Alone(CallError),
-    /// It was lost in this way, and is made again then.
-    Again(CallError, Instant),
+    /// Its inputs have their permits.
+    Admitted,
+    /// Its input lost its worker together with others.
+    Alone,
+    /// Its inputs lost their worker, and are sent again at this time.
+    Again(Instant),
 }
 
 impl ChunkFrame {
-    /// Inputs that were not sent before.
+    /// A frame of inputs that were not sent before.
     fn of(inputs: Vec<ChunkInput>) -> Self {
-        Self { inputs, attempt: 1, began: None, turn: ChunkTurn::First }
+        Self { inputs, attempts: Attempts::FIRST, began: None, turn: ChunkTurn::Admitted }
     }
 
-    /// What an error means to inputs that may have been lost before.
-    fn explain(&self, error: CallError) -> CallError {
-        match &self.turn {
-            ChunkTurn::First => error,
-            ChunkTurn::Alone(last) => explain(Some(last), self.attempt, error),
-            ChunkTurn::Again(last, _) => explain(Some(last), self.attempt - 1, error),
-        }
+    /// A frame of other inputs that have been sent as often.
+    fn with(&self, inputs: Vec<ChunkInput>, turn: ChunkTurn) -> Self {
+        Self { inputs, attempts: self.attempts.clone(), began: self.began, turn }
     }
 }
 
@@ -235,9 +221,9 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
     async fn get_ready(&mut self) -> bool {
         while let Some(frame) = self.frames.front() {
             match &frame.turn {
-                ChunkTurn::First => return true,
-                ChunkTurn::Alone(_) => {}
-                ChunkTurn::Again(_, due) => tokio::time::sleep_until(*due).await,
+                ChunkTurn::Admitted => return true,
+                ChunkTurn::Alone => {}
+                ChunkTurn::Again(due) => tokio::time::sleep_until(*due).await,
             }
             self.admit_again();
             if self.frames.front().is_some_and(|frame| !frame.inputs.is_empty()) {
@@ -255,29 +241,20 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         let (pool, command) = (&self.job.pool, &self.job.command);
         for mut one in inputs {
             let refused = match &frame.turn {
-                ChunkTurn::First => None,
-                // As the same call it has its permit still.
-                ChunkTurn::Alone(last) => pool
-                    .refuses(command, &one.input)
-                    .map(|_| last.clone().given_up(frame.attempt, NoRetry::Quarantined)),
-                ChunkTurn::Again(last, _) => match pool.admit_again(command, &one.input, frame.attempt) {
-                    Ok(permit) => {
-                        one.permit = permit;
-                        None
-                    }
-                    Err(why) => Some(last.clone().given_up(frame.attempt - 1, why)),
-                },
+                ChunkTurn::Admitted => None,
+                // It is the same attempt, with the same permit.
+                ChunkTurn::Alone => {
+                    pool.refuses(command, &one.input).map(|_| frame.attempts.give_up(NoRetry::Quarantined))
+                }
+                ChunkTurn::Again(_) => {
+                    let admitted = frame.attempts.admit(pool, command, &one.input);
+                    admitted.map(|permit| one.permit = permit).err()
+                }
             };
             match refused {
                 // On trial, and let in: it travels by itself.
                 None if one.permit.is_trial() && !frame.inputs.is_empty() => {
-                    let (attempt, began) = (frame.attempt, frame.began);
-                    self.frames.push_back(ChunkFrame {
-                        inputs: vec![one],
-                        attempt,
-                        began,
-                        turn: ChunkTurn::First,
-                    });
+                    self.frames.push_back(frame.with(vec![one], ChunkTurn::Admitted));
                 }
                 None => frame.inputs.push(one),
                 Some(error) => self.settle(one, Err(error)),
@@ -292,7 +269,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         let all = frame.inputs.len();
         let mut left = std::mem::take(&mut frame.inputs).into_iter();
         for part in parts {
-            let outcomes = self.job.split::<T>(part, left.len());
+            let outcomes = self.job.decode::<T>(part, left.len());
             for (one, outcome) in left.by_ref().take(outcomes.len()).zip(outcomes) {
                 self.settle(one, outcome);
             }
@@ -309,28 +286,26 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         let lost: Vec<ChunkInput> = left.by_ref().take(failed).collect();
         let rest: Vec<ChunkInput> = left.collect();
         // Of the first attempt, the time begins anew.
-        let (attempt, began) = (frame.attempt, frame.began.filter(|_| frame.attempt > 1));
+        let rest_began = frame.began.filter(|_| !frame.attempts.is_first());
+        // What a dead worker had not started is done by another one.
+        let rest = ChunkFrame { began: rest_began, ..frame.with(rest, ChunkTurn::Admitted) };
         match error {
             CallError::WorkerDied { .. } if all > 1 && self.job.command.gathers() => {
-                let alone = |one| ChunkFrame {
-                    inputs: vec![one],
-                    attempt,
-                    began,
-                    turn: ChunkTurn::Alone(error.clone()),
-                };
+                frame.began = rest_began;
+                frame.attempts.record_loss(error);
+                let alone = |one| frame.with(vec![one], ChunkTurn::Alone);
                 self.frames.extend(lost.into_iter().map(alone));
             }
             CallError::WorkerDied { .. } if self.job.idempotent => self.lose(&frame, lost, started, &error),
             error => {
-                let error = frame.explain(error);
+                let error = frame.attempts.explain(error);
                 for one in lost {
                     self.settle(one, Err(error.clone()));
                 }
             }
         }
-        if !rest.is_empty() {
-            // What a dead worker had not started is done by another one.
-            self.frames.push_front(ChunkFrame { inputs: rest, attempt, began, turn: ChunkTurn::First });
+        if !rest.inputs.is_empty() {
+            self.frames.push_front(rest);
         }
     }
 
@@ -348,17 +323,14 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
             for one in &mut inputs {
                 job.pool.attempt_lost(&job.command, &mut one.permit);
             }
-            let now = Instant::now();
-            let deadline = after(frame.began.unwrap_or(now), job.timeout);
-            match job.pool.decide_retry(frame.attempt, deadline) {
-                Ok(pause) => self.frames.push_back(ChunkFrame {
-                    inputs,
-                    attempt: frame.attempt + 1,
-                    began: frame.began,
-                    turn: ChunkTurn::Again(error.clone(), now + pause),
-                }),
-                Err(why) => {
-                    let error = error.clone().given_up(frame.attempt, why);
+            let deadline = after(frame.began.unwrap_or_else(Instant::now), job.timeout);
+            let mut attempts = frame.attempts.clone();
+            match attempts.lose(&job.pool, deadline, error.clone()) {
+                Ok(due) => {
+                    let again = frame.with(inputs, ChunkTurn::Again(due));
+                    self.frames.push_back(ChunkFrame { attempts, ..again });
+                }
+                Err(error) => {
                     for one in inputs {
                         self.settle(one, Err(error.clone()));
                     }

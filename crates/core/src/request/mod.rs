@@ -3,6 +3,7 @@
 //! A request says what is wanted (`builder`, `stream`, `map`), becomes a [`Call`](crate::call::Call) that its pool places, and keeps
 //! its time (`pending`, `timeout`). It makes a lost call again (`retry`, `map_chunk`) and tells its end (`telemetry`).
 
+mod attempts;
 mod batch_item;
 mod builder;
 pub(crate) mod direct_call;

@@ -351,7 +351,7 @@ impl PendingCall {
             },
         };
         match &self.again {
-            Some(again) => again.explain(error),
+            Some(again) => again.attempts.explain(error),
             None => error,
         }
     }
@@ -388,7 +388,7 @@ impl PendingCall {
             CallEnd::Value(value) => Ok(self.answered(value)),
             CallEnd::Failed(error) => {
                 let error = match &self.again {
-                    Some(again) => again.explain(error),
+                    Some(again) => again.attempts.explain(error),
                     None => error,
                 };
                 self.settle(CallOutcome::of(&error));
