@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
+use super::answer::{CallEnd, CallPlace, CallState, Progress};
 use super::lease::Holder;
-use super::state::{CallEnd, CallPlace, CallState, Progress};
 use super::{Call, CallError, CallId, Extras, Input, PoolCommand, QueueKey, RemoteError, RemoteErrorKind};
 use crate::value::Encoded;
 
@@ -176,7 +176,7 @@ impl Batch {
         underway.put_down();
         carrier.end(CallEnd::Failed(CallError::Cancelled));
         for mut member in members {
-            if member.returns == super::MAX_RETURNS {
+            if member.returns == super::answer::MAX_RETURNS {
                 member.end(CallEnd::Lost { holder: Arc::clone(holder), started: None });
             } else {
                 member.returns += 1;

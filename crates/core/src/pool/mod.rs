@@ -11,6 +11,7 @@ mod event;
 mod handle;
 pub(crate) mod options;
 pub(crate) mod outcomes;
+mod set;
 pub(crate) mod status;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +29,7 @@ pub use handle::Pool;
 pub use options::{Affinity, CancelGrace, LostSessions, PoolOptions, PoolSettings, WarmUp};
 pub(crate) use outcomes::CallOutcome;
 pub use outcomes::Outcomes;
+pub use set::{FirstStart, PoolSet};
 pub use status::{
     CallAtWork, CommandGrowth, PoolHealth, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness,
     WorkerStatus,

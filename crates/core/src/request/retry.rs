@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::attempts::Attempts;
 use super::pending::{PendingCall, PendingPhase};
 use crate::call::QueueKey;
-use crate::call::state::{CallEnd, CallState};
+use crate::call::answer::{CallEnd, CallState};
 use crate::call::{Call, CallError, Extras, Input};
 use crate::pool::CallOutcome;
 use crate::queue::QueueLimit;

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use super::Worker;
+use crate::call::answer::{CallEnd, CallState};
 use crate::call::lease::{Holder, Lease, Load};
-use crate::call::state::{CallEnd, CallState};
 use crate::call::{Call, PoolCommand};
 use crate::value::Encoded;
 

@@ -36,7 +36,7 @@ pub use watched::WatchedWorker;
 
 use crate::adapter::{Handle, Reason};
 use crate::call::CallId;
-use crate::call::state::CallState;
+use crate::call::answer::CallState;
 use crate::custody::{self, ExitStatus, WorkerId};
 use crate::pool;
 use snakepit_policy::limit::{AdaptiveLimit, LatencyOutcome};

@@ -17,16 +17,16 @@ use snakepit_policy::time::after;
 
 /// The time between the end of the drain and KILL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct StopWindow {
+pub struct StopWindow {
     /// When the workers that are left after the goodbye get TERM.
-    pub(crate) term_at: Instant,
+    pub term_at: Instant,
     /// When the workers that are left get KILL.
-    pub(crate) kill_at: Instant,
+    pub kill_at: Instant,
 }
 
 impl StopWindow {
     /// Opens a window now. `grace` is [`custody::Config::grace`](crate::custody::Config::grace).
-    pub(crate) fn open(grace: Duration) -> Self {
+    pub fn open(grace: Duration) -> Self {
         let now = Instant::now();
         Self { term_at: after(now, grace / 2), kill_at: after(now, grace) }
     }
@@ -37,7 +37,7 @@ impl StopWindow {
     }
 
     /// The time until KILL.
-    pub(crate) fn left(self) -> Duration {
+    pub fn left(self) -> Duration {
         self.kill_at.saturating_duration_since(Instant::now())
     }
 }

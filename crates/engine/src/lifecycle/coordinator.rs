@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::watch;
 
-use super::shutdown::ignoring_panics;
+use crate::causes::ignoring_panics;
 use crate::custody::{NotesError, Pid, Signal, SignalNotes, exit_now};
 
 /// How far the end of the process has come.

@@ -8,7 +8,6 @@
 //! Every step is bounded and may be repeated: a second shutdown of an engine waits for the first, or hastens it, and then finds
 //! nothing to do.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,9 +19,10 @@ use super::exit;
 use super::failpoint::{ScriptStep, reach};
 pub(crate) use super::mode::ExitAction;
 use super::mode::StopMode;
+use crate::causes::ignoring_panics;
 use crate::custody::{self, RunId, StopReport};
-use crate::engine::{Engine, EnginePhase};
 use crate::logging;
+use crate::running::{Engine, EnginePhase};
 use crate::telemetry::{self, Event};
 
 /// The default grace period of the calls under way.
@@ -283,11 +283,6 @@ impl Drop for ScriptGuard {
             engine.begin_end(ShutdownCause::Drop, Duration::ZERO);
         }
     }
-}
-
-/// Runs code whose panic must not change how an engine or a process ends: logging panics if nobody can write the log.
-pub(crate) fn ignoring_panics(work: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(work));
 }
 
 fn emit(event: Event) {

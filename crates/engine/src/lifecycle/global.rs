@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Builder, EngineError, EnginePhase, Snakepit};
+use crate::running::EnginePhase;
+use crate::{Builder, EngineError, Snakepit};
 
 static GLOBAL: Mutex<Option<Snakepit>> = Mutex::new(None);
 

@@ -1,13 +1,18 @@
 //! Why a call failed, in words that name the thing, the place and the way out.
 
+pub(crate) mod autopsy;
+mod limits;
+pub(crate) mod remote;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::remote_error::{RemoteError, RemoteErrorKind};
-use super::{Autopsy, CallId};
+use super::CallId;
 use crate::telemetry::TraceError;
 use crate::value::ValueError;
+pub use autopsy::{Autopsy, Verdict};
+pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
 
 /// Why a call failed.

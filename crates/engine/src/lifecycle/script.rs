@@ -17,13 +17,15 @@ use super::failpoint::{ScriptStep, reach};
 use super::global::{self, GlobalEngine};
 use super::mode::{ArgumentError, ExitAction, ExitMode, StopMode};
 use super::selection::{EXIT_VARIABLE, ExitModeInputs, HALT_VARIABLE, Selection, is_truthy, select};
-use super::shutdown::{CLEANUP_TIMEOUT, GRACE, ScriptGuard, Shutdown, ShutdownCause, ignoring_panics};
+use super::shutdown::{CLEANUP_TIMEOUT, GRACE, ScriptGuard, Shutdown, ShutdownCause};
 use super::signals::ScriptSignals;
-use crate::call::CallError;
+use crate::CallError;
+use crate::causes::ignoring_panics;
 use crate::causes::panic_message;
 use crate::custody::exit_now;
-use crate::engine::{Builder, Engine, EngineError, Snakepit};
+use crate::running::Engine;
 use crate::telemetry::{self, Event};
+use crate::{Builder, EngineError, Snakepit};
 
 /// The variable that has the effect of the argument `--no-halt`.
 const NO_HALT_VARIABLE: &str = "SNAKEPIT_NO_HALT";
@@ -405,8 +407,8 @@ impl Script {
     /// the whole grace period.
     async fn grace_over(&self, pit: &Snakepit, signals: &ScriptSignals) {
         let calls_ended = async {
-            let waits_for_an_answer = !pit.engine().is_idle();
-            pit.engine().finished().await;
+            let waits_for_an_answer = !pit.engine().pools.is_done();
+            pit.engine().pools.finished().await;
             if pit.engine().has_stop_waiter() {
                 std::future::pending::<()>().await;
             } else if waits_for_an_answer {

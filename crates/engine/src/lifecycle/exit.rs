@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use super::shutdown::ignoring_panics;
+use crate::causes::ignoring_panics;
 use crate::custody::exit_now;
 
 /// How long an exit may take by default: the hooks, C's `atexit` functions and the flush of stdout together.

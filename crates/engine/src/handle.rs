@@ -7,15 +7,14 @@ use futures_util::future::try_join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::builder::Builder;
-use super::running::{Engine, EnginePhase};
-use super::shutdown_report::ShutdownReport;
-use crate::call::{CallError, Chain};
+use crate::builder::Builder;
 use crate::custody::{self, Run, RunId, StopReport};
 use crate::lifecycle::shutdown::{CLEANUP_TIMEOUT, ENDING, ExitAction, GRACE, Shutdown, ShutdownCause};
 use crate::lifecycle::{CoordinatorError, ShutdownCoordinator, Stage};
 use crate::pool::Pool;
-use crate::request::{CallBuilder, CallOptions, MapBuilder, StreamBuilder};
+use crate::running::{Engine, EnginePhase};
+use crate::shutdown_report::ShutdownReport;
+use snakepit_core::{CallBuilder, CallError, Chain, MapBuilder, StreamBuilder};
 
 /// A running engine. Clones are cheap; dropping the last one ends the workers.
 ///
@@ -55,12 +54,12 @@ impl Drop for EngineGuard {
 
 impl std::fmt::Debug for Snakepit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snakepit").field("pools", &self.engine().pools).finish_non_exhaustive()
+        f.debug_struct("Snakepit").field("pools", &self.pools()).finish_non_exhaustive()
     }
 }
 
 impl Snakepit {
-    pub(super) fn new(engine: Arc<Engine>) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
         Self(Arc::new(EngineGuard(engine)))
     }
 
@@ -69,8 +68,9 @@ impl Snakepit {
         Builder::default()
     }
 
-    fn options(&self, command: &str) -> CallOptions {
-        CallOptions::new(Arc::clone(&self.engine().directory), self.engine().directory.first(), command)
+    /// The pool that serves the calls that name no pool.
+    fn first_pool(&self) -> &Pool {
+        &self.pools()[0]
     }
 
     /// Calls a command: `pit.call("add", args! { a: 1, b: 2 }).await?`. Options, such as `.timeout(…)` or `.session(…)`, go
@@ -82,12 +82,12 @@ impl Snakepit {
         command: &str,
         args: impl Serialize,
     ) -> CallBuilder<T> {
-        CallBuilder::new(self.options(command), &args)
+        CallBuilder::new(self.first_pool(), command, &args)
     }
 
     /// Calls a command that answers with many values: `pit.stream("count", args! { n: 3 }).open()?`.
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
-        StreamBuilder::new(self.options(command), &args)
+        StreamBuilder::new(self.first_pool(), command, &args)
     }
 
     /// Calls a command once for each input: `pit.map("square", 0..1000).in_order()?` is a stream of the outcomes.
@@ -100,23 +100,23 @@ impl Snakepit {
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Serialize,
     {
-        MapBuilder::new(self.options(command), inputs)
+        MapBuilder::new(self.first_pool(), command, inputs)
     }
 
     /// The pool with this name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
-        self.engine().pools.iter().find(|pool| pool.name() == name)
+        self.pools().iter().find(|pool| pool.name() == name)
     }
 
     /// All pools.
     pub fn pools(&self) -> &[Pool] {
-        &self.engine().pools
+        self.engine().pools.pools()
     }
 
     /// Waits until all workers of all pools are ready. All pools share the timeout; the error names the first pool that is not
     /// ready by then.
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
-        try_join_all(self.engine().pools.iter().map(|pool| pool.await_ready(timeout))).await?;
+        try_join_all(self.pools().iter().map(|pool| pool.await_ready(timeout))).await?;
         Ok(())
     }
 

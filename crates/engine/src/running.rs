@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{self, Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tracing::Level;
 
-use super::shutdown_report::ShutdownReport;
 use crate::custody::{Pid, Run, RunId, StopReport};
-use crate::lifecycle::shutdown::{self, Shutdown, ShutdownCause, ignoring_panics};
-use crate::lifecycle::stop_window::StopWindow;
+use crate::lifecycle::shutdown::{self, Shutdown, ShutdownCause};
 use crate::logging::somebody_says;
-use crate::pool::{Pool, PoolDirectory};
+use crate::pool::PoolSet;
+use crate::shutdown_report::ShutdownReport;
+use snakepit_core::StopWindow;
+use snakepit_core::causes::ignoring_panics;
 use snakepit_policy::time::after;
 
 /// How far the end of an engine has come.
@@ -33,8 +33,7 @@ pub(crate) enum EnginePhase {
 }
 
 pub(crate) struct Engine {
-    pub(crate) pools: Vec<Pool>,
-    pub(crate) directory: Arc<PoolDirectory>,
+    pub(crate) pools: PoolSet,
     run: Option<Run>,
     runtime: tokio::runtime::Handle,
     /// The process that started the engine. A forked copy has its memory, but neither its threads nor its workers.
@@ -75,15 +74,9 @@ impl Engine {
     }
 
     /// Call it inside the runtime of the engine.
-    pub(crate) fn new(
-        pools: Vec<Pool>,
-        directory: Arc<PoolDirectory>,
-        run: Option<Run>,
-        stop_grace: Duration,
-    ) -> Arc<Self> {
+    pub(crate) fn new(pools: PoolSet, run: Option<Run>, stop_grace: Duration) -> Arc<Self> {
         let engine = Arc::new(Self {
             pools,
-            directory,
             run,
             runtime: tokio::runtime::Handle::current(),
             owner: Pid::current(),
@@ -183,18 +176,13 @@ impl Engine {
             }
             serves
         });
-        let under_way = self.under_way();
-        let given_back = self.pools.iter().map(|pool| pool.shared.close()).sum::<usize>();
+        let under_way = self.pools.in_flight();
+        let given_back = self.pools.close();
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, report) = end.get_or_insert_with(|| {
             (Instant::now(), ShutdownReport { completed: under_way, ..ShutdownReport::default() })
         });
         report.given_back += given_back;
-    }
-
-    /// How many calls workers have.
-    fn under_way(&self) -> usize {
-        self.pools.iter().map(|pool| pool.shared.in_hand()).sum()
     }
 
     /// Notes what the end has done.
@@ -215,23 +203,6 @@ impl Engine {
         report
     }
 
-    /// Waits until no call is under way. A call of one pool may need another pool, so all serve until the last call is done.
-    pub(crate) async fn finished(&self) {
-        loop {
-            for pool in &self.pools {
-                pool.shared.finished().await;
-            }
-            if self.is_idle() {
-                return;
-            }
-        }
-    }
-
-    /// Whether no call is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.pools.iter().all(|pool| pool.shared.is_done())
-    }
-
     /// Drains the calls and ends all workers; returns whether all calls could finish. A second caller waits for the first, and
     /// may shorten its deadline.
     pub(crate) async fn stop(&self, grace: Duration) -> bool {
@@ -243,10 +214,10 @@ impl Engine {
         }
         let drained = tokio::select! {
             biased;
-            () = self.finished() => true,
+            () = self.pools.finished() => true,
             () = self.deadline_passed() => false,
         };
-        let cut_short = if drained { 0 } else { self.under_way() };
+        let cut_short = if drained { 0 } else { self.pools.in_flight() };
         self.note_end(|report| {
             report.cut_short = cut_short;
             report.completed = report.completed.saturating_sub(cut_short);
@@ -265,7 +236,7 @@ impl Engine {
     /// left at once.
     async fn end_workers(&self) {
         let window = self.window();
-        let mut supervisors = pin!(join_all(self.pools.iter().map(|pool| pool.supervisor.stop(window))));
+        let mut supervisors = pin!(self.pools.stop(window));
         if tokio::time::timeout_at(window.term_at, &mut supervisors).await.is_ok() {
             return;
         }
@@ -340,7 +311,7 @@ impl Engine {
         self.close();
         self.hasten(Instant::now());
         let window = self.window();
-        self.pools.iter().for_each(|pool| pool.supervisor.give_up(window));
+        self.pools.give_up(window);
     }
 
     /// Marks the engine as closed: nothing is left to end.

@@ -1,6 +1,9 @@
 //! One command over many inputs, as fast as the workers can: small inputs travel many to a frame, each with its own
 //! outcome, and inputs are taken only as fast as outcomes are read.
 
+mod chunk;
+mod item;
+
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -15,10 +18,11 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::builder::{CallOptions, common_options};
-use super::map_chunk::ChunkJob;
 use crate::call::CallError;
+use crate::pool::Pool;
+use crate::request::builder::{CallOptions, common_options};
 use crate::value::{Encoded, ValueError};
+use chunk::ChunkJob;
 
 /// How much work one frame carries, as far as it is known how long the command takes.
 const CHUNK: Duration = Duration::from_millis(4);
@@ -27,7 +31,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 
 type Inputs = Box<dyn Iterator<Item = Result<Encoded, ValueError>> + Send>;
 
-/// A map that is about to begin; see [`crate::Snakepit::map`].
+/// A map that is about to begin; see [`Snakepit::map`].
 #[must_use = "a map begins with in_order() or as_they_come()"]
 pub struct MapBuilder<T> {
     options: CallOptions,
@@ -37,13 +41,14 @@ pub struct MapBuilder<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> MapBuilder<T> {
-    pub(crate) fn new<I>(options: CallOptions, inputs: I) -> Self
+    /// Describes calls of one command, one for each input.
+    pub fn new<I>(pool: &Pool, command: &str, inputs: I) -> Self
     where
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Serialize,
     {
         let inputs = Box::new(inputs.into_iter().map(|input| Encoded::encode_args(&input)));
-        Self { options, inputs, chunk: None, value: PhantomData }
+        Self { options: CallOptions::new(pool, command), inputs, chunk: None, value: PhantomData }
     }
 
     common_options!();

@@ -1,21 +1,18 @@
 //! Describes an engine, checks the description, and starts its pools.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::handle::Snakepit;
-use super::running::Engine;
-use crate::adapter::StartError;
 use crate::causes::with_causes;
 use crate::custody::{self, Run, WorkerId};
+use crate::handle::Snakepit;
 use crate::logging::Logging;
-use crate::pool::{Pool, PoolDirectory, PoolInner, PoolOptions, equipped};
-use crate::supervisor::{SupervisorHandle, prepare};
+use crate::pool::{FirstStart, PoolOptions, PoolSet};
+use crate::running::Engine;
 use crate::tool::{ToolContext, Tools};
-use crate::worker::OomDetector;
+use crate::{StartError, telemetry};
 
 /// Why an engine did not start. Nothing of the attempt is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -124,8 +121,9 @@ impl Builder {
     pub(crate) async fn start_with(self, started: impl FnOnce(&Snakepit)) -> Result<Snakepit, EngineError> {
         let (pit, firsts) = self.launch().await?;
         started(&pit);
-        for (pool, first) in firsts {
-            if let Ok(Err(source)) = first.await {
+        for first in firsts {
+            let pool = first.pool.clone();
+            if let Err(source) = first.result().await {
                 pit.stop_within(Duration::ZERO).await;
                 return Err(EngineError::Start { pool, source });
             }
@@ -139,52 +137,25 @@ impl Builder {
         self.launch().await.map(|(pit, _)| pit)
     }
 
-    async fn launch(mut self) -> Result<(Snakepit, Vec<(String, FirstStart)>), EngineError> {
+    async fn launch(self) -> Result<(Snakepit, Vec<FirstStart>), EngineError> {
         self.check_names()?;
-        crate::telemetry::hear_custody();
-        self.tools.add_session_store();
-        let tools = Arc::new(self.tools);
-        let logging = self.logging;
-        logging.begin();
+        telemetry::hear_custody();
+        self.logging.begin();
         let stop_grace = self.custody.grace();
-        let (run, oom) = if self.pools.iter().any(|pool| pool.adapter.starts_processes()) {
+        let run = if self.pools.iter().any(PoolOptions::starts_processes) {
             let config = self.custody;
-            let opened = tokio::task::spawn_blocking(move || {
-                let run = Run::open(config)?;
-                let oom = OomDetector::new(run.cgroup());
-                Ok::<_, custody::OpenError>((Some(run), oom))
-            });
-            opened.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?
+            let opened = tokio::task::spawn_blocking(move || Run::open(config));
+            Some(opened.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?)
         } else {
-            (None, OomDetector::default())
+            None
         };
-        let runtime = tokio::runtime::Handle::current();
-        let mut shared = Vec::new();
-        for pool in self.pools {
-            let name = pool.name.clone();
-            let pool = match equipped(pool, run.as_ref()).await {
-                Ok(pool) => pool,
-                Err(source) => {
-                    stop_run(run).await;
-                    return Err(EngineError::Start { pool: name, source });
-                }
-            };
-            let pool = PoolInner::new(pool, Arc::clone(&tools), runtime.clone(), oom.clone(), logging);
-            if let Err(source) = prepare(&pool.config(), run.clone()).await {
+        match PoolSet::start(self.pools, self.tools, run.as_ref(), self.logging).await {
+            Ok((pools, firsts)) => Ok((Snakepit::new(Engine::new(pools, run, stop_grace)), firsts)),
+            Err((pool, source)) => {
                 stop_run(run).await;
-                return Err(EngineError::Start { pool: pool.name.to_string(), source });
+                Err(EngineError::Start { pool, source })
             }
-            shared.push(pool);
         }
-        let directory = PoolDirectory::new(shared);
-        let mut pools = Vec::new();
-        let mut firsts = Vec::new();
-        for shared in directory.iter() {
-            let (supervisor, first) = SupervisorHandle::start(Arc::clone(shared), run.clone());
-            firsts.push((shared.name.to_string(), first));
-            pools.push(Pool { shared: Arc::clone(shared), supervisor, pools: Arc::clone(&directory) });
-        }
-        Ok((Snakepit::new(Engine::new(pools, directory, run, stop_grace)), firsts))
     }
 
     /// Whether there is no pool to start.
@@ -197,20 +168,18 @@ impl Builder {
             return Err(EngineError::NoPools);
         }
         for (index, pool) in self.pools.iter().enumerate() {
-            if self.pools[..index].iter().any(|other| other.name == pool.name) {
-                return Err(EngineError::SameName(pool.name.clone()));
+            let name = pool.pool_name();
+            if self.pools[..index].iter().any(|other| other.pool_name() == name) {
+                return Err(EngineError::SameName(name.to_owned()));
             }
             // Workers are named after their pool.
-            if let Err(error) = WorkerId::new(format!("{}-999999", pool.name)) {
-                return Err(EngineError::BadName { name: pool.name.clone(), reason: error.to_string() });
+            if let Err(error) = WorkerId::new(format!("{name}-999999")) {
+                return Err(EngineError::BadName { name: name.to_owned(), reason: error.to_string() });
             }
         }
         Ok(())
     }
 }
-
-/// How the first start of a pool ended.
-type FirstStart = tokio::sync::oneshot::Receiver<Result<(), StartError>>;
 
 async fn stop_run(run: Option<Run>) {
     if let Some(run) = run {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::coordinator::{CallbackId, ShutdownCoordinator, Stage};
-use super::shutdown::ignoring_panics;
+use crate::Snakepit;
+use crate::causes::ignoring_panics;
 use crate::custody;
-use crate::engine::Snakepit;
 
 /// How long a script may take to leave the process after a second signal. Then a thread leaves for it.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);

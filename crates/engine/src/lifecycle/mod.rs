@@ -11,7 +11,6 @@
 //! - `global.rs`: the process-wide engine, found or started;
 //! - `signals.rs`, `coordinator.rs`: how a script answers signals, and what the first, second and third signal mean;
 //! - `shutdown.rs`: the one way in which engines stop, for scripts, signals, [`Snakepit::stop`](crate::Snakepit::stop) and drops;
-//! - `stop_window.rs`: how long workers have to end;
 //! - `exit.rs`: the two ways out of a process;
 //! - `failpoint.rs`: signals on demand at each step, for tests.
 
@@ -24,7 +23,6 @@ mod script;
 mod selection;
 pub(crate) mod shutdown;
 mod signals;
-pub(crate) mod stop_window;
 
 pub use crate::custody::{Signal, exit_now};
 pub use coordinator::{CallbackId, CoordinatorError, ShutdownCoordinator, Stage};
