@@ -81,7 +81,7 @@ impl PoolSet {
 
     /// Returns how many calls workers hold.
     pub fn in_flight(&self) -> usize {
-        self.0.iter().map(|pool| pool.shared.in_hand()).sum()
+        self.0.iter().map(|pool| pool.shared.held.all()).sum()
     }
 
     /// Reports whether the pools are closed and no call is under way.
