@@ -13,15 +13,10 @@ mod answer;
 mod client;
 mod flow;
 mod handle;
-mod payload;
-mod pieces;
 mod place;
-mod plan;
 mod readiness;
 mod request;
-mod route;
 mod stream;
-mod template;
 
 use std::sync::Arc;
 
@@ -42,7 +37,7 @@ use request::{Requests, Routes};
 use snakepit_core::PoolOptions;
 
 pub use readiness::Readiness;
-pub use route::{Body, EventFormat, HttpMethod, Route};
+pub use request::route::{Body, EventFormat, HttpMethod, Route};
 
 /// The variable that tells a worker the path of a Unix socket that it can listen on, where nobody else can.
 const SOCKET: &str = "SNAKEPIT_SOCKET";
@@ -137,7 +132,7 @@ impl HttpWorker {
 impl Route {
     /// Whether it can be, with what is wrong if not.
     pub fn check(&self) -> Result<(), String> {
-        plan::RoutePlan::new(self).map(drop)
+        request::plan::RoutePlan::new(self).map(drop)
     }
 }
 

@@ -1,4 +1,8 @@
 //! A message as its receiver sees it.
+pub(crate) mod attempt;
+pub(crate) mod ids;
+pub(crate) mod reply;
+pub(crate) mod typed;
 
 use std::collections::BTreeMap;
 use std::fmt;

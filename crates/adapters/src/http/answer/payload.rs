@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Bytes, Incoming};
 use hyper::{HeaderMap, Response, header};
 
-use super::answer::bad_value;
+use super::bad_value;
 use crate::call::RemoteError;
 
 /// How much is decoded in one step. What comes out is about a thousand times as long at the most.
@@ -17,7 +17,7 @@ const STEP: usize = 1024;
 
 /// Why a body could not be read.
 #[derive(Debug)]
-pub(super) enum BodyError {
+pub(crate) enum BodyError {
     Broken(hyper::Error),
     TooLong,
     /// It is not gzip, though it says so.
@@ -25,7 +25,7 @@ pub(super) enum BodyError {
 }
 
 /// See the module.
-pub(super) struct Payload {
+pub(crate) struct Payload {
     body: Incoming,
     gzip: Option<Gzip>,
 }
@@ -39,7 +39,7 @@ struct Gzip {
 
 impl Payload {
     /// The body of an answer. One that is compressed in a way that is not known is refused.
-    pub(super) fn of(response: Response<Incoming>) -> Result<Self, RemoteError> {
+    pub(crate) fn of(response: Response<Incoming>) -> Result<Self, RemoteError> {
         let is_gzip = is_gzip(response.headers())?;
         let gzip = is_gzip.then(|| Gzip {
             decoder: MultiGzDecoder::new(Vec::new()),
@@ -50,7 +50,7 @@ impl Payload {
     }
 
     /// The next piece, which is not empty; none at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             if let Some(piece) = self.gzip.as_mut().map_or(Ok(None), Gzip::step)? {
                 // Decoding takes time that others want, too.

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::message::read_body;
-use super::{ERROR_ATTRIBUTE, MAX_WAIT, Mailbox, MailboxError, MessageId, SendOptions};
+use super::super::{ERROR_ATTRIBUTE, MAX_WAIT, Mailbox, MailboxError, MessageId, SendOptions};
+use super::read_body;
 
 /// How long the reply to a request is kept. The requester normally reads it much sooner.
 const KEPT: Duration = Duration::from_mins(1);
@@ -47,7 +47,7 @@ impl Reply {
         Self { id, in_reply_to, body: body.into(), attributes, trace, replied_at }
     }
 
-    /// Decodes the body from JSON, the format that [`body`](super::body) writes. A reply that reports an error becomes
+    /// Decodes the body from JSON, the format that [`body`](super::super::body) writes. A reply that reports an error becomes
     /// [`MailboxError::ErrorReply`].
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, MailboxError> {
         if let Some(name) = self.error() {
@@ -99,7 +99,7 @@ impl RequestOptions {
 }
 
 /// Sends a request and waits for its reply.
-pub(super) async fn request<M: Mailbox + ?Sized>(
+pub(crate) async fn request<M: Mailbox + ?Sized>(
     mailbox: &M,
     body: Vec<u8>,
     options: RequestOptions,

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::Encoded;
+use super::super::Encoded;
 
 /// A byte string as a field of your own type.
 ///
@@ -53,7 +53,7 @@ impl<T: Into<Bytes>> From<T> for Blob {
     }
 }
 
-impl From<Blob> for super::Value {
+impl From<Blob> for super::super::Value {
     fn from(blob: Blob) -> Self {
         Self::Bytes(blob.0)
     }
@@ -61,7 +61,7 @@ impl From<Blob> for super::Value {
 
 /// Returns the bytes of a value whose type is a sequence of bytes, which serde would write as a list.
 #[inline]
-pub(super) fn of_bytes<T: Serialize + ?Sized>(value: &T) -> Option<Blob> {
+pub(crate) fn of_bytes<T: Serialize + ?Sized>(value: &T) -> Option<Blob> {
     let kind = typeid::of::<T>();
     let is_bytes = kind == TypeId::of::<Vec<u8>>()
         || kind == TypeId::of::<&[u8]>()

@@ -1,7 +1,7 @@
 //! Errors of the worker's code, as a caller gets them.
 
-use super::test_engine::{TestEngine, chain};
-use super::{Held, Subject, Verdict, needs};
+use super::super::test_engine::{TestEngine, chain};
+use super::super::{Held, Subject, Verdict, needs};
 use crate::{RemoteError, RemoteErrorKind, Value, args};
 
 /// What a command fails with.
@@ -16,7 +16,7 @@ async fn failure(engine: &TestEngine, command: &str) -> RemoteError {
     }
 }
 
-pub(super) async fn an_error_says_what_happened(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_says_what_happened(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "fail").await;
     assert_eq!(error.kind, RemoteErrorKind::Exception, "its kind");
@@ -25,7 +25,7 @@ pub(super) async fn an_error_says_what_happened(subject: &dyn Subject) -> Verdic
     Held
 }
 
-pub(super) async fn an_error_tells_its_type(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_tells_its_type(subject: &dyn Subject) -> Verdict {
     needs!(subject, ErrorTypes);
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "fail").await;
@@ -36,7 +36,7 @@ pub(super) async fn an_error_tells_its_type(subject: &dyn Subject) -> Verdict {
     Held
 }
 
-pub(super) async fn an_error_tells_where_it_happened(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_tells_where_it_happened(subject: &dyn Subject) -> Verdict {
     needs!(subject, Tracebacks);
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "fail").await;
@@ -46,7 +46,7 @@ pub(super) async fn an_error_tells_where_it_happened(subject: &dyn Subject) -> V
     Held
 }
 
-pub(super) async fn an_error_tells_its_cause(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_tells_its_cause(subject: &dyn Subject) -> Verdict {
     needs!(subject, Causes);
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "fail_because").await;
@@ -56,7 +56,7 @@ pub(super) async fn an_error_tells_its_cause(subject: &dyn Subject) -> Verdict {
     Held
 }
 
-pub(super) async fn an_error_harms_nobody(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_harms_nobody(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
     let before = engine.pool().workers()[0].id.clone();
     for _ in 0..10 {
@@ -68,7 +68,7 @@ pub(super) async fn an_error_harms_nobody(subject: &dyn Subject) -> Verdict {
     Held
 }
 
-pub(super) async fn a_result_that_cannot_be_sent_is_an_error_with_its_path(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_result_that_cannot_be_sent_is_an_error_with_its_path(subject: &dyn Subject) -> Verdict {
     needs!(subject, RefusedResults);
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "unsendable").await;

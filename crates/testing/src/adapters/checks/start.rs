@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use super::test_engine::{SOON, TestEngine, chain};
-use super::{Feature, Held, Subject, Verdict, Way, needs};
+use super::super::test_engine::{SOON, TestEngine, chain};
+use super::super::{Feature, Held, Subject, Verdict, Way, needs};
 use crate::custody::ExitStatus;
 use crate::{EngineError, RemoteErrorKind, StartError, Value, args};
 
 /// How long a worker gets that never is ready.
 const LITTLE_TIME: Duration = Duration::from_millis(1500);
 
-pub(super) async fn a_worker_that_is_ready_answers(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_is_ready_answers(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
     let workers = engine.pool().workers();
     assert_eq!(workers.len(), 1, "one worker serves");
-    if subject.capability(Feature::Processes) == super::Capability::Present {
+    if subject.capability(Feature::Processes) == super::super::Capability::Present {
         assert!(workers[0].pid.is_some(), "a worker that is a process has a pid");
     }
     let echoed: String = engine.get("echo", args! { value: "hello" }).await;
@@ -23,7 +23,7 @@ pub(super) async fn a_worker_that_is_ready_answers(subject: &dyn Subject) -> Ver
     Held
 }
 
-pub(super) async fn a_worker_says_which_commands_it_has(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_says_which_commands_it_has(subject: &dyn Subject) -> Verdict {
     needs!(subject, Commands);
     let engine = TestEngine::open(subject).await;
     let commands = engine.pool().commands();
@@ -34,7 +34,7 @@ pub(super) async fn a_worker_says_which_commands_it_has(subject: &dyn Subject) -
     Held
 }
 
-pub(super) async fn an_unknown_command_is_an_error_that_says_so(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_unknown_command_is_an_error_that_says_so(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
     let answer = engine.ask::<Value>("no_such_command", args! {}).await;
     let Err(error) = answer else { panic!("a command that does not exist answers {answer:?}") };
@@ -46,7 +46,7 @@ pub(super) async fn an_unknown_command_is_an_error_that_says_so(subject: &dyn Su
     Held
 }
 
-pub(super) async fn a_worker_that_is_never_ready_is_given_up(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_is_never_ready_is_given_up(subject: &dyn Subject) -> Verdict {
     needs!(subject, Processes);
     let started =
         TestEngine::start(subject, Way::NeverReady, |pool| pool.worker_start_timeout(LITTLE_TIME)).await;
@@ -61,7 +61,7 @@ pub(super) async fn a_worker_that_is_never_ready_is_given_up(subject: &dyn Subje
     Held
 }
 
-pub(super) async fn a_worker_that_ends_before_it_is_ready_fails_at_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_ends_before_it_is_ready_fails_at_once(subject: &dyn Subject) -> Verdict {
     needs!(subject, Processes);
     let began = Instant::now();
     let patient = |pool: crate::PoolOptions| pool.worker_start_timeout(SOON * 10);

@@ -31,9 +31,9 @@ const OURS: &str = "snakepit-";
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct RoutePlan {
-    pub(super) method: Method,
-    pub(super) events: EventFormat,
+pub(crate) struct RoutePlan {
+    pub(crate) method: Method,
+    pub(crate) events: EventFormat,
     /// None if the path is that of the command.
     segments: Option<Vec<Template>>,
     query: Option<Vec<String>>,
@@ -47,18 +47,18 @@ pub(super) struct RoutePlan {
 
 /// The parts of a request.
 #[derive(Debug, Default)]
-pub(super) struct Filled {
+pub(crate) struct Filled {
     /// None if it is that of the command.
-    pub(super) path: Option<String>,
+    pub(crate) path: Option<String>,
     /// With its question mark; empty if there is none.
-    pub(super) query: String,
-    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(super) body: Bytes,
+    pub(crate) query: String,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) body: Bytes,
 }
 
 impl RoutePlan {
     /// That of commands that have no route: the path is the command.
-    pub(super) fn usual(method: HttpMethod) -> Self {
+    pub(crate) fn usual(method: HttpMethod) -> Self {
         Self {
             method: method.into(),
             events: EventFormat::default(),
@@ -72,7 +72,7 @@ impl RoutePlan {
     }
 
     /// Checks a route.
-    pub(super) fn new(route: &Route) -> Result<Self, String> {
+    pub(crate) fn new(route: &Route) -> Result<Self, String> {
         let Route { method, path, query, headers, body, events } = route;
         let segments = segments(path)?;
         let mut checked = Vec::new();
@@ -104,7 +104,7 @@ impl RoutePlan {
     }
 
     /// The request of a call with these arguments.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &self,
         command: &str,
         arguments: Value,
@@ -365,7 +365,7 @@ fn header_value(text: &str) -> Result<HeaderValue, &'static str> {
 }
 
 /// Writes what may stand between two slashes; whatever else there is is spelled out.
-pub(super) fn spell(path: &mut String, text: &str) {
+pub(crate) fn spell(path: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             path.push(char::from(byte));

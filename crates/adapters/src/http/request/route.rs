@@ -27,7 +27,7 @@ pub enum HttpMethod {
 
 impl HttpMethod {
     /// What a request has for a body, unless its route says otherwise.
-    pub(super) fn usual_body(self) -> Body {
+    pub(crate) fn usual_body(self) -> Body {
         match self {
             Self::Post | Self::Put | Self::Patch => Body::Json,
             Self::Get | Self::Head | Self::Delete | Self::Options => Body::None,
@@ -105,12 +105,12 @@ pub enum EventFormat {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Route {
-    pub(super) method: HttpMethod,
-    pub(super) path: String,
-    pub(super) query: Option<Vec<String>>,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Body,
-    pub(super) events: EventFormat,
+    pub(crate) method: HttpMethod,
+    pub(crate) path: String,
+    pub(crate) query: Option<Vec<String>>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Body,
+    pub(crate) events: EventFormat,
 }
 
 impl Route {

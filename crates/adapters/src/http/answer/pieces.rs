@@ -3,11 +3,11 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::route::EventFormat;
+use super::super::request::route::EventFormat;
 
 /// How a stream is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum StreamForm {
+pub(crate) enum StreamForm {
     Events(EventFormat),
     Lines,
     Text,
@@ -16,7 +16,7 @@ pub(super) enum StreamForm {
 
 /// A part of a stream.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum StreamPiece {
+pub(crate) enum StreamPiece {
     /// An item, as JSON.
     Json(Vec<u8>),
     /// The data of an event, which may be JSON.
@@ -34,15 +34,15 @@ pub(super) enum StreamPiece {
 
 /// An event of `text/event-stream`, of which a part may have come.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct ServerEvent {
-    pub(super) kind: Vec<u8>,
-    pub(super) id: Option<Vec<u8>>,
-    pub(super) data: Option<Vec<u8>>,
+pub(crate) struct ServerEvent {
+    pub(crate) kind: Vec<u8>,
+    pub(crate) id: Option<Vec<u8>>,
+    pub(crate) data: Option<Vec<u8>>,
 }
 
 /// Puts items together from what comes. Bounded by whoever feeds it: see [`Pieces::waiting`].
 #[derive(Debug)]
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     form: StreamForm,
     /// The longest piece of a text or of bytes.
     longest: usize,
@@ -59,7 +59,7 @@ pub(super) struct Pieces {
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 impl Pieces {
-    pub(super) fn new(form: StreamForm, longest: usize) -> Self {
+    pub(crate) fn new(form: StreamForm, longest: usize) -> Self {
         Self {
             form,
             longest: longest.max(4),
@@ -70,19 +70,19 @@ impl Pieces {
         }
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// How many bytes wait for the rest of their item.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         let ServerEvent { kind, id, data } = &self.event;
         let of = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
         self.buffer.len() + kind.len() + of(id) + of(data)
     }
 
     /// The next one that is complete.
-    pub(super) fn next(&mut self) -> Option<StreamPiece> {
+    pub(crate) fn next(&mut self) -> Option<StreamPiece> {
         match self.form {
             StreamForm::Bytes => return self.taken(self.buffer.len()).map(StreamPiece::Bytes),
             StreamForm::Text => return self.taken(whole_characters(&self.buffer)).map(StreamPiece::Text),
@@ -103,7 +103,7 @@ impl Pieces {
     }
 
     /// What is left when the stream is over: the last line may have no end. An event without its end does not count.
-    pub(super) fn rest(&mut self) -> Option<StreamPiece> {
+    pub(crate) fn rest(&mut self) -> Option<StreamPiece> {
         let rest = std::mem::take(&mut self.buffer).freeze();
         self.searched = 0;
         match self.form {

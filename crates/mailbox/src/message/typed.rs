@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{
+use super::super::{
     DeadReason, Mailbox, MailboxError, Message, MessageId, ReceiveOptions, RequestOptions, SendOptions, body,
 };
 

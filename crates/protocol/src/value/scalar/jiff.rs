@@ -7,7 +7,7 @@ use jiff::civil;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, Zoned};
 
-use super::{DateTime, NaiveDateTime, TimeError};
+use super::super::{DateTime, NaiveDateTime, TimeError};
 
 const EPOCH: civil::DateTime = civil::datetime(1970, 1, 1, 0, 0, 0, 0);
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::test_engine::{TestEngine, chain, has_line, soon, text, until};
-use super::{Held, Subject, Verdict, needs};
+use super::super::test_engine::{TestEngine, chain, has_line, soon, text, until};
+use super::super::{Held, Subject, Verdict, needs};
 use crate::{CallError, RemoteErrorKind, args};
 
-pub(super) async fn a_call_that_nobody_waits_for_is_cancelled_in_the_worker(
+pub(crate) async fn a_call_that_nobody_waits_for_is_cancelled_in_the_worker(
     subject: &dyn Subject,
 ) -> Verdict {
     needs!(subject, Cancel);
@@ -20,7 +20,7 @@ pub(super) async fn a_call_that_nobody_waits_for_is_cancelled_in_the_worker(
     Held
 }
 
-pub(super) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(subject: &dyn Subject) -> Verdict {
     needs!(subject, Cancel);
     let engine = TestEngine::open(subject).await;
     let (started, release) = (engine.path("wait"), engine.path("never"));
@@ -39,7 +39,7 @@ pub(super) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(subject
     Held
 }
 
-pub(super) async fn a_cancelled_call_does_not_cost_the_worker(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_cancelled_call_does_not_cost_the_worker(subject: &dyn Subject) -> Verdict {
     needs!(subject, Cancel);
     let engine = TestEngine::open(subject).await;
     let before = engine.pool().workers()[0].id.clone();

@@ -76,21 +76,21 @@ impl DateTime {
         self.offset
     }
 
-    pub(super) fn to_wire(self) -> [u8; 12] {
+    pub(crate) fn to_wire(self) -> [u8; 12] {
         let mut bytes = [0; 12];
         bytes[..8].copy_from_slice(&self.micros.to_le_bytes());
         bytes[8..].copy_from_slice(&self.offset.to_le_bytes());
         bytes
     }
 
-    pub(super) fn from_wire(bytes: [u8; 12]) -> Result<Self, TimeError> {
+    pub(crate) fn from_wire(bytes: [u8; 12]) -> Result<Self, TimeError> {
         let mut bytes = bytes.as_slice();
         Self::new(bytes.get_i64_le(), bytes.get_i32_le())
     }
 
     /// Reads MessagePack's own timestamp. Truncates its nanoseconds to microseconds. Returns `None` if no timestamp has
     /// the length of `data`.
-    pub(super) fn from_timestamp(data: &[u8]) -> Result<Option<Self>, TimeError> {
+    pub(crate) fn from_timestamp(data: &[u8]) -> Result<Option<Self>, TimeError> {
         let mut rest = data;
         let (seconds, nanos) = match data.len() {
             4 => (i64::from(rest.get_u32()), 0),
@@ -123,11 +123,11 @@ impl NaiveDateTime {
         self.micros
     }
 
-    pub(super) fn to_wire(self) -> [u8; 8] {
+    pub(crate) fn to_wire(self) -> [u8; 8] {
         self.micros.to_le_bytes()
     }
 
-    pub(super) fn from_wire(bytes: [u8; 8]) -> Self {
+    pub(crate) fn from_wire(bytes: [u8; 8]) -> Self {
         Self { micros: i64::from_le_bytes(bytes) }
     }
 }

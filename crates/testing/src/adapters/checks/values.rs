@@ -1,7 +1,7 @@
 //! Values: each kind comes back as it was, or is refused with its place. None is turned into another one in silence.
 
-use super::test_engine::{TestEngine, chain};
-use super::{Capability, Feature, Held, Subject, Verdict};
+use super::super::test_engine::{TestEngine, chain};
+use super::super::{Capability, Feature, Held, Subject, Verdict};
 use crate::value::{BigInt, DateTime, Map, NaiveDateTime};
 use crate::{CallError, Value, args};
 
@@ -53,7 +53,7 @@ async fn assert_honest(subject: &dyn Subject, feature: Feature, values: Vec<Valu
     }
 }
 
-pub(super) async fn plain_values_come_back_as_they_were(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn plain_values_come_back_as_they_were(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
     let texts = ["", "plain", "quote \" backslash \\ slash /", "line\nfeed\r\n\ttab", "nul \0 bell \u{7}"];
     let more = ["Grüße, 世界, 🐍", "\u{2028}\u{2029}\u{feff}", "null", "0"];
@@ -66,7 +66,7 @@ pub(super) async fn plain_values_come_back_as_they_were(subject: &dyn Subject) -
     Held
 }
 
-pub(super) async fn integers_keep_their_size(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn integers_keep_their_size(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
     for number in [1i64 << 31, -(1 << 31), (1 << 53) - 1, 1 - (1 << 53)] {
         assert_comes_back(&engine, number.into()).await;
@@ -83,7 +83,7 @@ pub(super) async fn integers_keep_their_size(subject: &dyn Subject) -> Verdict {
     if wide == Held { large } else { wide }
 }
 
-pub(super) async fn floats_stay_floats(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn floats_stay_floats(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
     for number in [0.1, 5e-324, f64::MIN_POSITIVE, std::f64::consts::PI] {
         assert_comes_back(&engine, number.into()).await;
@@ -109,18 +109,18 @@ pub(super) async fn floats_stay_floats(subject: &dyn Subject) -> Verdict {
     }
 }
 
-pub(super) async fn numbers_that_are_none_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn numbers_that_are_none_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
     let values = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(Value::from).into();
     assert_honest(subject, Feature::NonFiniteFloats, values).await
 }
 
-pub(super) async fn byte_strings_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn byte_strings_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
     let bytes = |bytes: Vec<u8>| Value::Bytes(bytes.into());
     let values = vec![bytes(Vec::new()), bytes((0..=255).collect()), bytes(vec![0xff; 100_000])];
     assert_honest(subject, Feature::Bytes, values).await
 }
 
-pub(super) async fn date_times_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn date_times_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
     let zoned = [("0 h", 0), ("2 h", 7200), ("-5 h 30 min", -19_800)];
     let mut values = vec![Value::NaiveDateTime(NaiveDateTime::new(1_700_000_000_123_456))];
     for (offset, seconds) in zoned {
@@ -132,13 +132,13 @@ pub(super) async fn date_times_come_back_or_are_refused(subject: &dyn Subject) -
     assert_honest(subject, Feature::DateTimes, values).await
 }
 
-pub(super) async fn keys_of_any_kind_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn keys_of_any_kind_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
     // Not 1 beside true, nor 0 beside false: in Python they are the same key.
     let map = Map::from([(Value::from(7), Value::from("seven")), (Value::from(true), Value::from("yes"))]);
     assert_honest(subject, Feature::AnyKeys, vec![map.into()]).await
 }
 
-pub(super) async fn values_inside_values_come_back(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn values_inside_values_come_back(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
     let mut deep = Value::from("at the bottom");
     for n in 0..40 {

@@ -1,4 +1,7 @@
 //! The requests of calls: by the route of their command, or, if it has none, by the command itself.
+pub(crate) mod plan;
+pub(crate) mod route;
+pub(crate) mod template;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,18 +11,18 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request};
 
-use super::plan::{RoutePlan, spell};
-use super::route::{EventFormat, HttpMethod, Route};
 use crate::call::{Call, Input};
 use crate::json::Integers;
 use crate::value::ValueError;
+use plan::{RoutePlan, spell};
+use route::{EventFormat, HttpMethod, Route};
 
 /// The longest path with its query: most servers take less.
 const LONGEST_PATH: usize = 65_000;
 
 /// What can be asked of the workers of a pool.
 #[derive(Clone, Debug)]
-pub(super) struct Routes {
+pub(crate) struct Routes {
     prefix: String,
     /// For commands without a route of their own.
     usual: RoutePlan,
@@ -28,7 +31,7 @@ pub(super) struct Routes {
 
 impl Routes {
     /// Checks all routes, and tells of the first that is wrong.
-    pub(super) fn new(prefix: &str, method: HttpMethod, routes: &[(String, Route)]) -> Result<Self, String> {
+    pub(crate) fn new(prefix: &str, method: HttpMethod, routes: &[(String, Route)]) -> Result<Self, String> {
         let mut mapped = BTreeMap::new();
         for (command, route) in routes {
             let plan = RoutePlan::new(route)
@@ -39,7 +42,7 @@ impl Routes {
     }
 
     /// The commands that have a route of their own.
-    pub(super) fn commands(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn commands(&self) -> impl Iterator<Item = &str> {
         self.mapped.keys().map(String::as_str)
     }
 
@@ -49,28 +52,28 @@ impl Routes {
 }
 
 /// What is asked of one worker.
-pub(super) struct Requests {
-    pub(super) routes: Arc<Routes>,
-    pub(super) secret: String,
+pub(crate) struct Requests {
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) secret: String,
 }
 
 /// A request, and what is to be known when its answer is read.
-pub(super) struct Prepared {
-    pub(super) request: Request<Full<Bytes>>,
-    pub(super) reading: AnswerReading,
+pub(crate) struct Prepared {
+    pub(crate) request: Request<Full<Bytes>>,
+    pub(crate) reading: AnswerReading,
 }
 
 /// How the answer of a request is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct AnswerReading {
-    pub(super) events: EventFormat,
+pub(crate) struct AnswerReading {
+    pub(crate) events: EventFormat,
     /// An answer to `HEAD` speaks of a body that does not come.
-    pub(super) is_head: bool,
+    pub(crate) is_head: bool,
 }
 
 impl Requests {
     /// The request of a call. Whatever is wrong with it is found here.
-    pub(super) fn prepare(&self, call: &Call, integers: Integers) -> Result<Prepared, ValueError> {
+    pub(crate) fn prepare(&self, call: &Call, integers: Integers) -> Result<Prepared, ValueError> {
         let command = call.command();
         let Input::One(arguments) = call.input() else {
             return Err(ValueError::unsendable("this adapter takes one call at a time"));
@@ -123,7 +126,7 @@ impl Requests {
     }
 
     /// Asks whether a worker is ready.
-    pub(super) fn probe(&self, path: &str) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    pub(crate) fn probe(&self, path: &str) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let request = self.begin(&Method::GET, path).header(header::ACCEPT, "*/*");
         request.body(Full::default())
     }

@@ -2,7 +2,7 @@
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Template(Vec<TemplatePart>);
+pub(crate) struct Template(Vec<TemplatePart>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum TemplatePart {
@@ -12,7 +12,7 @@ enum TemplatePart {
 
 impl Template {
     /// `{{` and `}}` are braces.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -48,7 +48,7 @@ impl Template {
     }
 
     /// The arguments that it names.
-    pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             TemplatePart::Text(_) => None,
             TemplatePart::Argument(name) => Some(name.as_str()),
@@ -56,7 +56,7 @@ impl Template {
     }
 
     /// The text, with what is found for each argument; none if nothing is found for one of them.
-    pub(super) fn fill<E>(
+    pub(crate) fn fill<E>(
         &self,
         mut find: impl FnMut(&str) -> Result<Option<String>, E>,
     ) -> Result<Option<String>, E> {

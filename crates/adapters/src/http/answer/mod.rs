@@ -1,19 +1,21 @@
 //! What a worker answers: a value, an error, or a stream.
+pub(crate) mod payload;
+pub(crate) mod pieces;
 
 use hyper::{HeaderMap, StatusCode, header};
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 
-use super::payload::{BodyError, Payload};
-use super::pieces::{ServerEvent, StreamForm, StreamPiece};
 use super::request::AnswerReading;
 use crate::call::{RemoteError, RemoteErrorKind};
 use crate::json::{self, Integers};
 use crate::value::{Encoded, Map, Value};
+use payload::{BodyError, Payload};
+use pieces::{ServerEvent, StreamForm, StreamPiece};
 
 /// How a body is to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum AnswerBody {
+pub(crate) enum AnswerBody {
     /// There is none.
     Nothing,
     Json,
@@ -24,7 +26,7 @@ pub(super) enum AnswerBody {
 
 impl AnswerBody {
     /// By its status and its content type; without a type, it is JSON.
-    pub(super) fn of(status: StatusCode, headers: &HeaderMap, reading: AnswerReading) -> Self {
+    pub(crate) fn of(status: StatusCode, headers: &HeaderMap, reading: AnswerReading) -> Self {
         if reading.is_head || status == StatusCode::NO_CONTENT {
             return Self::Nothing;
         }
@@ -44,7 +46,7 @@ impl AnswerBody {
     }
 
     /// How it comes to a caller who asked for a stream; none if it has one value.
-    pub(super) fn as_stream(self) -> Option<StreamForm> {
+    pub(crate) fn as_stream(self) -> Option<StreamForm> {
         match self {
             Self::Nothing | Self::Json => None,
             Self::Text => Some(StreamForm::Text),
@@ -54,7 +56,7 @@ impl AnswerBody {
     }
 
     /// A value, from the whole of it.
-    pub(super) fn value(self, body: Vec<u8>, integers: Integers) -> Result<Encoded, RemoteError> {
+    pub(crate) fn value(self, body: Vec<u8>, integers: Integers) -> Result<Encoded, RemoteError> {
         match self {
             Self::Nothing => Ok(Encoded::nil()),
             Self::Json if body.is_empty() => Ok(Encoded::nil()),
@@ -75,7 +77,7 @@ fn is_unicode(parameter: &str) -> bool {
 }
 
 /// What a part of a stream is to the caller; none for the mark at its end.
-pub(super) fn item(piece: StreamPiece, integers: Integers) -> Result<Option<Encoded>, RemoteError> {
+pub(crate) fn item(piece: StreamPiece, integers: Integers) -> Result<Option<Encoded>, RemoteError> {
     let item = match piece {
         StreamPiece::End => return Ok(None),
         StreamPiece::Error(said) => return Err(event_error(&said)),
@@ -118,12 +120,12 @@ fn read_json(text: &[u8], integers: Integers) -> Result<Encoded, RemoteError> {
         .map_err(|error| bad_value(format!("the worker's answer cannot be read: {error}")))
 }
 
-pub(super) fn bad_value(message: impl Into<String>) -> RemoteError {
+pub(crate) fn bad_value(message: impl Into<String>) -> RemoteError {
     RemoteError::new(RemoteErrorKind::BadValue, message)
 }
 
 /// All of a body, up to a limit.
-pub(super) async fn collect(mut body: Payload, limit: usize) -> Result<Vec<u8>, BodyError> {
+pub(crate) async fn collect(mut body: Payload, limit: usize) -> Result<Vec<u8>, BodyError> {
     let mut all = Vec::new();
     while let Some(data) = body.next().await? {
         if all.len() + data.len() > limit {
@@ -135,7 +137,7 @@ pub(super) async fn collect(mut body: Payload, limit: usize) -> Result<Vec<u8>, 
 }
 
 /// The beginning of a body, up to a limit; whether it is the whole of it.
-pub(super) async fn beginning(mut body: Payload, limit: usize) -> Result<(Vec<u8>, bool), BodyError> {
+pub(crate) async fn beginning(mut body: Payload, limit: usize) -> Result<(Vec<u8>, bool), BodyError> {
     let mut all = Vec::new();
     while let Some(data) = body.next().await? {
         let room = limit - all.len();
@@ -172,7 +174,7 @@ fn event_error(data: &[u8]) -> RemoteError {
 }
 
 /// An answer that is an error.
-pub(super) fn error(status: StatusCode, body: &[u8]) -> RemoteError {
+pub(crate) fn error(status: StatusCode, body: &[u8]) -> RemoteError {
     let mut error = said(body, || format!("the worker answered with {status}"));
     let is_plain = error.type_name.is_none() && error.kind == RemoteErrorKind::Exception;
     if is_plain {

@@ -5,8 +5,8 @@ use std::path::Path;
 use futures_util::future::join_all;
 use rustix::fs::{FlockOperation, flock};
 
-use super::test_engine::{TestEngine, chain, soon, text, until};
-use super::{Capability, Feature, Held, Subject, Verdict, needs};
+use super::super::test_engine::{TestEngine, chain, soon, text, until};
+use super::super::{Capability, Feature, Held, Subject, Verdict, needs};
 use crate::custody::ExitStatus;
 use crate::{CallError, Value, args};
 use snakepit_core::Autopsy;
@@ -25,7 +25,7 @@ fn status(autopsy: &Autopsy) -> Option<ExitStatus> {
     autopsy.exit.map(|exit| exit.status)
 }
 
-pub(super) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(subject: &dyn Subject) -> Verdict {
     needs!(subject, Crash);
     let engine = TestEngine::open(subject).await;
     let before = engine.pool().workers()[0].id.clone();
@@ -40,7 +40,7 @@ pub(super) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(subject: 
     Held
 }
 
-pub(super) async fn a_worker_that_a_signal_ends_fails_its_call_with_an_autopsy(
+pub(crate) async fn a_worker_that_a_signal_ends_fails_its_call_with_an_autopsy(
     subject: &dyn Subject,
 ) -> Verdict {
     needs!(subject, Processes, Crash);
@@ -52,7 +52,7 @@ pub(super) async fn a_worker_that_a_signal_ends_fails_its_call_with_an_autopsy(
     Held
 }
 
-pub(super) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(subject: &dyn Subject) -> Verdict {
     needs!(subject, Processes);
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
@@ -72,7 +72,7 @@ pub(super) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(subje
     Held
 }
 
-pub(super) async fn a_death_harms_no_neighbour(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_death_harms_no_neighbour(subject: &dyn Subject) -> Verdict {
     needs!(subject, Crash);
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     let wait = engine.begin_wait("wait").await;
@@ -85,7 +85,7 @@ pub(super) async fn a_death_harms_no_neighbour(subject: &dyn Subject) -> Verdict
     Held
 }
 
-pub(super) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subject) -> Verdict {
     needs!(subject, Crash);
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
@@ -107,7 +107,7 @@ pub(super) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subj
     Held
 }
 
-pub(super) async fn garbage_costs_its_own_call_only(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn garbage_costs_its_own_call_only(subject: &dyn Subject) -> Verdict {
     needs!(subject, Garbage);
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     let wait = engine.begin_wait("wait").await;
@@ -121,20 +121,20 @@ pub(super) async fn garbage_costs_its_own_call_only(subject: &dyn Subject) -> Ve
 }
 
 /// Whether nobody has the lock of a file.
-pub(super) fn is_free(lock: &Path) -> bool {
+pub(crate) fn is_free(lock: &Path) -> bool {
     let Ok(file) = std::fs::File::open(lock) else { panic!("{} was not made", lock.display()) };
     flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 /// Lets a worker start a process that has the lock of a file for as long as it lives.
-pub(super) async fn leave_child(engine: &TestEngine) -> std::path::PathBuf {
+pub(crate) async fn leave_child(engine: &TestEngine) -> std::path::PathBuf {
     let lock = engine.path("lock");
     let _: Value = engine.get("leave_child", args! { lock: text(&lock) }).await;
     assert!(!is_free(&lock), "the child does not have the lock");
     lock
 }
 
-pub(super) async fn nothing_that_a_dead_worker_started_lives_on(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn nothing_that_a_dead_worker_started_lives_on(subject: &dyn Subject) -> Verdict {
     needs!(subject, Processes, Crash);
     let engine = TestEngine::open(subject).await;
     let lock = leave_child(&engine).await;

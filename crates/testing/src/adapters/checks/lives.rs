@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::recording::Recording;
-use super::test_engine::{SOON, TestEngine, chain, has_line, noted, plan, runs_in, soon, text, until};
-use super::{Held, Subject, Verdict, Way, needs};
+use super::super::recording::Recording;
+use super::super::test_engine::{SOON, TestEngine, chain, has_line, noted, plan, runs_in, soon, text, until};
+use super::super::{Held, Subject, Verdict, Way, needs};
 use crate::adapter::Reason;
 use crate::{Builder, EngineError, PoolOptions, StartError, args};
 
-pub(super) async fn init_runs_once_and_each_worker_is_started_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn init_runs_once_and_each_worker_is_started_once(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::with(subject, |pool| pool.workers(3)).await;
     assert_eq!((engine.recording.inits(), engine.recording.starts(), engine.recording.ready()), (1, 3, 3));
     if let Err(error) = soon("the reload", engine.pool().reload()).await {
@@ -24,7 +24,7 @@ pub(super) async fn init_runs_once_and_each_worker_is_started_once(subject: &dyn
     Held
 }
 
-pub(super) async fn a_start_that_is_cancelled_leaves_nothing(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_start_that_is_cancelled_leaves_nothing(subject: &dyn Subject) -> Verdict {
     needs!(subject, Processes);
     let engine =
         TestEngine::begin(subject, Way::NeverReady, |pool| pool.worker_start_timeout(SOON * 2)).await;
@@ -57,7 +57,7 @@ async fn warm_up_began(files: &TempDir) {
     until("the warm-up has begun", || has_line(&started, "started")).await;
 }
 
-pub(super) async fn a_start_that_is_cancelled_while_it_warms_up_is_terminated_once(
+pub(crate) async fn a_start_that_is_cancelled_while_it_warms_up_is_terminated_once(
     subject: &dyn Subject,
 ) -> Verdict {
     let files = directory();
@@ -69,7 +69,7 @@ pub(super) async fn a_start_that_is_cancelled_while_it_warms_up_is_terminated_on
     Held
 }
 
-pub(super) async fn a_worker_that_does_not_warm_up_is_terminated_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_does_not_warm_up_is_terminated_once(subject: &dyn Subject) -> Verdict {
     let started =
         TestEngine::start(subject, Way::Ready, |pool| pool.warm_up("fail", args! { message: "too cold" }));
     let Err((error, recording)) = started.await else { panic!("it serves although its warm-up failed") };
@@ -117,7 +117,7 @@ async fn drop_runtime_under(
     recording.assert_balanced();
 }
 
-pub(super) async fn a_runtime_that_is_dropped_terminates_its_workers_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_runtime_that_is_dropped_terminates_its_workers_once(subject: &dyn Subject) -> Verdict {
     let planned = plan(subject, Way::Ready, |pool| pool.workers(2));
     let recording = Arc::clone(&planned.1);
     drop_runtime_under(planned, async |pit| {
@@ -135,7 +135,7 @@ pub(super) async fn a_runtime_that_is_dropped_terminates_its_workers_once(subjec
     Held
 }
 
-pub(super) async fn a_runtime_that_is_dropped_while_a_worker_warms_up_terminates_it_once(
+pub(crate) async fn a_runtime_that_is_dropped_while_a_worker_warms_up_terminates_it_once(
     subject: &dyn Subject,
 ) -> Verdict {
     let files = Arc::new(directory());
@@ -147,7 +147,7 @@ pub(super) async fn a_runtime_that_is_dropped_while_a_worker_warms_up_terminates
     Held
 }
 
-pub(super) async fn a_runtime_that_is_dropped_during_a_goodbye_terminates_nobody_twice(
+pub(crate) async fn a_runtime_that_is_dropped_during_a_goodbye_terminates_nobody_twice(
     subject: &dyn Subject,
 ) -> Verdict {
     let planned = plan(subject, Way::Ready, |pool| pool);
