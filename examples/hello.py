@@ -1,4 +1,4 @@
-"""A worker: functions that a host calls. Each worker is a process of its own.
+"""A worker: functions that a host calls. Each worker is a separate process.
 
     cargo run --release -p snakepit-cli -- call -w examples/hello.py greet name=World
     cargo run --release -p snakepit-cli -- call -w examples/hello.py --stream count to:=3

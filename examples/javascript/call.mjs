@@ -1,13 +1,13 @@
-// What a command knows of its call: who called it, whether to stop, and the host's tools.
+// The context of a command's call: its caller, whether to stop, and the host's tools.
 
 import { CallError, Cancelled, HostError } from './errors.mjs';
 import { KIND } from './frames.mjs';
 import { Float } from './values.mjs';
 
-/** Items and bytes of a host's stream that may be on their way. */
+/** The items and bytes of a host's stream that may be on their way. */
 const HOST_STREAM_CREDIT = [16, 1 << 20];
 
-/** What a command knows of its call. */
+/** The context of a command's call. */
 export class Call {
   #worker;
   #cancel = new AbortController();
@@ -19,9 +19,9 @@ export class Call {
     this.command = commandName;
     this.session = options.session ?? null;
     this.metadata = options.metadata ?? {};
-    /** When the caller's time is over, as Date.now() counts; null without a limit. */
+    /** The time at which the caller's time is over, as Date.now() counts; null without a limit. */
     this.deadline = deadlineMs === null ? null : Date.now() + Number(deadlineMs);
-    /** What a stream may still send: items and bytes. Null if the caller takes no stream. */
+    /** The items and bytes that a stream may still send. Null if the caller takes no stream. */
     this.credit = options.stream === undefined ? null : options.stream.map(Number);
     this.onCredit = () => {};
     /** Rejected by the second stage of a cancel. */
@@ -98,7 +98,7 @@ export class Call {
   }
 }
 
-/** What the host answers to one HOST_CALL, in order. */
+/** The host's answers to one HOST_CALL, in order. */
 export class HostAnswers {
   ended = false;
   /** The length of the last answer's payload. */

@@ -1,4 +1,4 @@
-// Errors of a call, and the map in which they travel.
+// Errors of a call, and the map in which they are sent.
 
 import { BadPayload, BadValue } from './values.mjs';
 
@@ -20,7 +20,7 @@ export class Cancelled extends CallError {
   }
 }
 
-/** A tool of the host failed. `error` is the map that the host sent. */
+/** The error of a host's tool. `error` is the map that the host sent. */
 export class HostError extends Error {
   name = 'HostError';
 
@@ -30,7 +30,7 @@ export class HostError extends Error {
   }
 }
 
-/** The map of spec/wire.md, section Errors. */
+/** Returns the map of spec/wire.md, section Errors. */
 export function errorMap(error, depth = 0) {
   if (!(error instanceof Error)) {
     return { kind: 'exception', type: typeof error, message: wellFormed(String(error)) };
@@ -47,5 +47,5 @@ export function errorMap(error, depth = 0) {
   return map;
 }
 
-/** The text of an error is sent even if it has letters that cannot be. */
+/** Replaces letters that cannot be sent, so that the text of an error can be. */
 const wellFormed = (text) => text.replace(/\p{Surrogate}/gu, '\ufffd');

@@ -6,7 +6,7 @@ export const VERSION = 1;
 const HEADER = 16;
 const BODIES = 1;
 const MORE = 2;
-/** HELLO says how long a frame may be; it is not long itself. */
+/** HELLO sets how long a frame may be, and is short itself. */
 const LONGEST_HELLO = 1 << 20;
 
 export const KIND = Object.freeze({
@@ -15,7 +15,7 @@ export const KIND = Object.freeze({
   PROGRESS: 18, PING: 19, PONG: 20, TELEMETRY: 21, DRAIN: 22, BYE: 23, CALLS: 24, RESULTS: 25, FAULT: 26,
 });
 
-/** The other side broke the protocol. */
+/** The other side violated the protocol. */
 export class Fault extends Error {
   name = 'Fault';
 }
@@ -56,7 +56,7 @@ export class FrameReader {
     }
   }
 
-  /** The first bytes in one piece; the rest stays in pieces until it is needed. */
+  /** Returns the first bytes in one piece. The rest stays in pieces until it is needed. */
   #peek(size) {
     if (this.#chunks[0].length < size) this.#chunks = [Buffer.concat(this.#chunks)];
     return this.#chunks[0].subarray(0, size);
@@ -71,7 +71,7 @@ function checkHead(payload) {
   }
 }
 
-/** The pieces of a frame around a payload that a Writer has finished. `more`: RESULTS that another frame goes on with. */
+/** Returns the pieces of a frame around a payload that a Writer has finished. `more`: another frame continues these RESULTS. */
 export function frameOf(kind, call, { pieces, length, bodies }, more = false) {
   const header = Buffer.alloc(HEADER);
   header.writeUInt32LE(length, 0);
@@ -82,7 +82,7 @@ export function frameOf(kind, call, { pieces, length, bodies }, more = false) {
   return [header, ...pieces];
 }
 
-/** The pieces of a frame; without a value its payload is empty. */
+/** Returns the pieces of a frame. Without a value, its payload is empty. */
 export function frame(kind, call, ...value) {
   if (value.length === 0) return frameOf(kind, call, { pieces: [], length: 0, bodies: false });
   const writer = new Writer();

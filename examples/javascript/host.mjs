@@ -1,4 +1,4 @@
-// The host's side of the wire, just enough for the tests of the worker.
+// The host's side of the wire: just enough for the tests of the worker.
 
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -14,7 +14,7 @@ export class Host {
   constructor({ program = './worker.mjs', slate } = {}) {
     const path = fileURLToPath(new URL(program, import.meta.url));
     const env = { ...process.env, SNAKEPIT_FD: '3', ...(slate === undefined ? {} : { SNAKEPIT_SLATE_FD: '4' }) };
-    // Node makes a pair of connected Unix sockets of a 'pipe'.
+    // For a 'pipe', Node creates a pair of connected Unix sockets.
     const stdio = ['ignore', 'ignore', 'pipe', 'pipe', ...(slate === undefined ? [] : [slate])];
     this.child = spawn(process.execPath, [path], { stdio, env });
     this.socket = this.child.stdio[3];
@@ -37,7 +37,7 @@ export class Host {
     this.#waiting?.();
   }
 
-  /** The next frame; undefined when the worker has closed the socket. */
+  /** Returns the next frame, or undefined when the worker has closed the socket. */
   async next() {
     while (this.#frames.length === 0 && !this.#ended) {
       await new Promise((resolve) => (this.#waiting = resolve));
@@ -59,7 +59,7 @@ export class Host {
     return this.next();
   }
 
-  /** A call and its answer. */
+  /** Makes a call, and returns its answer. */
   async call(id, command, args = {}, options = undefined) {
     this.send(KIND.CALL, id, [command, args, null, ...(options ? [options] : [])]);
     return this.next();

@@ -3,8 +3,8 @@
 //   import { command, serve } from './snakepit.mjs';
 //   serve({ add: command(['a', 'b'], (a, b) => a + b) });
 //
-// A command is a function of `(args, call)`, or one with named parameters made by `command`. It may be async, and a
-// generator or an async generator is a stream. `call` is what the command knows of its call: see the class Call.
+// A command is a function of `(args, call)`, or a function with named parameters that `command` creates. It may be
+// async, and a generator or an async generator is a stream. `call` is the context of the call: see the class Call.
 
 import { writeSync } from 'node:fs';
 import net from 'node:net';
@@ -35,10 +35,10 @@ class Worker {
 
   constructor(fd, load) {
     this.#load = load;
-    // Node keeps the descriptors that it inherits from the processes that it starts.
+    // Node does not pass descriptors that it inherits on to the processes that it starts.
     this.#socket = new net.Socket({ fd, readable: true, writable: true });
     this.#socket.on('data', (chunk) => this.#guard(() => this.#reader.push(chunk)));
-    // The host is done with us, or gone.
+    // The host is done with this worker, or gone.
     this.#socket.on('end', () => process.exit(0));
     this.#socket.on('error', () => process.exit(1));
   }
@@ -69,14 +69,14 @@ class Worker {
     process.nextTick(() => this.#socket.uncork());
   }
 
-  /** One frame; gives the length of its payload. Throws BadValue, and sends nothing, if the value cannot be sent. */
+  /** Sends one frame, and returns the length of its payload. Throws BadValue and sends nothing if the value cannot be sent. */
   send(kind, call, value, path = '') {
     const writer = new Writer();
     writer.value(value, path);
     return this.#sendWritten(kind, call, writer);
   }
 
-  /** One frame that is an array of values. */
+  /** Sends one frame that is an array of values. */
   sendAll(kind, call, values) {
     const writer = new Writer();
     writer.array(values.length);
@@ -94,7 +94,7 @@ class Worker {
   }
 
   #receive({ kind, call, bodies, payload }) {
-    // `around` arrays of the frame surround the value and are not levels of it.
+    // `around` arrays of the frame surround the value, and are not levels of it.
     const value = (around = 0) => Reader.payload(payload, bodies, around);
     if (this.#state === 'new' && kind !== KIND.HELLO && kind !== KIND.FAULT) throw new Fault('the first frame must be HELLO');
     switch (kind) {
@@ -194,7 +194,7 @@ class Worker {
     const call = new Call(this, id, name, deadlineMs, options);
     this.#calls.set(id, call);
     const work = { kind, call, args };
-    // The call that a nested one belongs to waits for it, here or elsewhere, so it must not wait in the queue.
+    // The outer call of a nested one waits for it, here or elsewhere, so the nested call must not wait in the queue.
     if (options.nested !== undefined) this.#run(work);
     else this.#queue.push(work);
     this.#startNext();
@@ -235,12 +235,12 @@ class Worker {
     try {
       this.send(KIND.ERROR, call.id, map);
     } catch {
-      // Too long for a frame, most likely.
+      // Most likely too long for a frame.
       this.send(KIND.ERROR, call.id, { kind: map.kind, type: map.type, message: map.message.slice(0, 1000) });
     }
   }
 
-  /** What a command answers; a stream is refused here. */
+  /** Returns a command's answer. A stream is refused here. */
   async #invoke(call, args) {
     const run = this.#find(call.command);
     const refuse = () => new CallError('streaming', `'${call.command}' is a stream; call it as one`);
@@ -285,7 +285,7 @@ class Worker {
     try {
       for (;;) {
         const { done, value } = await Promise.race([items.next(), call.raised]);
-        // END needs no credit, and whether it is the end is known only now.
+        // END needs no credit, and only now is it known whether this is the end.
         if (done) break;
         await this.#credit(call);
         const length = this.send(KIND.ITEM, call.id, value === undefined ? null : value, `item[${index}]`);
@@ -334,7 +334,7 @@ function whole(value) {
   return value;
 }
 
-/** How many letters must change; names of commands are short. */
+/** Returns how many letters must change. The names of commands are short. */
 function distance(a, b) {
   let row = [...Array(b.length + 1).keys()];
   for (let i = 1; i <= a.length; i += 1) {
@@ -347,7 +347,7 @@ function distance(a, b) {
   return row[b.length];
 }
 
-/** The entries of many calls. They are sent when the next one does not fit into the frame with them. */
+/** The entries of many calls. They are sent when the next entry does not fit into the same frame. */
 class Results {
   #limit;
   #send;
@@ -384,7 +384,7 @@ class Results {
     }
   }
 
-  /** Throws BadValue if it cannot be sent at all. */
+  /** Adds an entry. Throws BadValue if it cannot be sent at all. */
   #add(well, value, path) {
     if (this.#fits(well, value, path)) return;
     if (this.#count > 0) {
@@ -415,7 +415,7 @@ class Results {
   }
 }
 
-/** The page that survives the worker; without one nothing is written. */
+/** The page that survives the worker. Without a page, nothing is written. */
 class Slate {
   #fd = process.env.SNAKEPIT_SLATE_FD === undefined ? null : Number(process.env.SNAKEPIT_SLATE_FD);
   #finished = 0n;
@@ -446,7 +446,7 @@ class Slate {
   }
 }
 
-/** Serves the commands, an object of functions or a function that loads one, until the host is done with us. */
+/** Serves the commands, an object of functions or a function that loads one, until the host is done with this worker. */
 export function serve(commands) {
   const fd = Number(process.env.SNAKEPIT_FD);
   if (!process.env.SNAKEPIT_FD || Number.isNaN(fd)) {

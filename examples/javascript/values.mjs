@@ -17,14 +17,14 @@ const EXT = { TIMESTAMP: -1, BIG_INT: 1, DATE_TIME: 2, NAIVE_DATE_TIME: 3, BODY:
 /** A float with an integral value. Calculates like a number. */
 export class Float extends Number {}
 
-/** An instant that knows its offset from UTC in seconds. */
+/** An instant with its offset from UTC in seconds. */
 export class DateTime {
   constructor(micros, offset = 0) {
     this.micros = BigInt(micros);
     this.offset = offset;
   }
 
-  /** What is below a millisecond is lost, and so is the offset. */
+  /** Converts the instant to a Date. Fractions of a millisecond and the offset are lost. */
   toDate() {
     return new Date(Number(this.micros / 1000n));
   }
@@ -37,7 +37,7 @@ export class NaiveDateTime {
   }
 }
 
-/** A value that cannot be sent, with the place inside it. */
+/** The error for a value that cannot be sent, with the place inside it. */
 export class BadValue extends Error {
   name = 'BadValue';
 
@@ -47,14 +47,14 @@ export class BadValue extends Error {
   }
 }
 
-/** Bytes that are no value. */
+/** The error for bytes that are not a value. */
 export class BadPayload extends Error {
   name = 'BadPayload';
 }
 
 // ------------------------------------------------------------------------------------------------- writing
 
-/** With the flag u a pair of surrogates is one letter, and only one that stands alone is found. */
+/** With the flag u, a pair of surrogates is one letter, so only a lone surrogate is found. */
 const LONE_SURROGATE = /\p{Surrogate}/u;
 const I64_MIN = -(2n ** 63n);
 const U64_MAX = 2n ** 64n - 1n;
@@ -87,7 +87,7 @@ export class Writer {
     this.#head.set(bytes, at);
   }
 
-  /** A marker, and a number of 1, 2, 4 or 8 bytes. */
+  /** Writes a marker, and a number of 1, 2, 4 or 8 bytes. */
   #marked(marker, method, number, size) {
     const at = this.#reserve(1 + size);
     this.#head[at] = marker;
@@ -105,7 +105,7 @@ export class Writer {
     else this.#length8to32(length, [undefined, 0xdc, 0xdd]);
   }
 
-  /** An array whose length is not known yet; gives what `closeArray` needs. */
+  /** Begins an array whose length is not known yet. Returns what `closeArray` needs. */
   openArray() {
     const at = this.#length;
     this.#marked(0xdd, 'writeUInt32BE', 0, 4);
@@ -178,7 +178,7 @@ export class Writer {
     this.#extension(offset === undefined ? EXT.NAIVE_DATE_TIME : EXT.DATE_TIME, data);
   }
 
-  /** One value; `path` is what an error calls it. */
+  /** Writes one value. `path` is its name in errors. */
   value(value, path = '', depth = 0) {
     switch (typeof value) {
       case 'boolean':
@@ -207,7 +207,7 @@ export class Writer {
     if (depth === MAX_DEPTH) throw new BadValue(`nested deeper than ${MAX_DEPTH} levels`, path);
     if (Array.isArray(value)) {
       this.array(value.length);
-      // Not forEach, which leaves out the holes.
+      // Not forEach, which skips the holes.
       for (let index = 0; index < value.length; index += 1) {
         this.value(value[index], `${path}[${index}]`, depth + 1);
       }
@@ -232,7 +232,7 @@ export class Writer {
     this.#dateTime(BigInt(date.getTime()) * 1000n, 0);
   }
 
-  /** The place to go back to when a value turns out to have none. */
+  /** Returns the position to return to if a value has to be removed. */
   mark() {
     return [this.#length, this.#bodies.length, this.#bodiesLength];
   }
@@ -243,7 +243,7 @@ export class Writer {
     this.#bodiesLength = bodiesLength;
   }
 
-  /** The pieces of a payload, and whether the frame has bodies. */
+  /** Returns the pieces of a payload, and whether the frame has bodies. */
   finish() {
     const head = this.#head.subarray(0, this.#length);
     if (this.#bodies.length === 0) return { pieces: [head], length: head.length, bodies: false };
@@ -259,14 +259,14 @@ function step(path, key) {
   return `${path}[${typeof key === 'string' ? JSON.stringify(key) : String(key)}]`;
 }
 
-/** A key is a scalar, or an array of such. */
+/** Checks a key, which must be a scalar or an array of scalars. */
 function checkKey(key, path) {
   if (Array.isArray(key)) return key.forEach((inner) => checkKey(inner, path));
   const scalar = key === null || typeof key !== 'object' || key instanceof Uint8Array || key instanceof Float;
   if (!scalar) throw new BadValue('a map or a date-time cannot be a key', path);
 }
 
-/** As few bytes as possible, big-endian. */
+/** Returns the number in as few bytes as possible, big-endian. */
 function twosComplement(number) {
   const magnitude = (number < 0n ? ~number : number).toString(16);
   const bits = (magnitude.length - 1) * 4 + (32 - Math.clz32(parseInt(magnitude[0], 16)));
@@ -279,7 +279,7 @@ function twosComplement(number) {
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Reads one value from bytes that nobody has checked. */
+/** Reads one value from unchecked bytes. */
 export class Reader {
   #bytes;
   #at = 0;
@@ -290,7 +290,7 @@ export class Reader {
     this.#bodies = bodies;
   }
 
-  /** The payload of a frame as a value. `around` arrays surround the value in its frame, and are not levels of it. */
+  /** Reads the payload of a frame. `around` arrays surround the value in its frame, and are not levels of it. */
   static payload(payload, hasBodies, around = 0) {
     let reader;
     if (hasBodies) {
@@ -392,7 +392,7 @@ export class Reader {
     }
   }
 
-  /** Every entry takes at least a byte: a header can promise no more than there is. */
+  /** Checks a header: every entry takes at least a byte, so there cannot be more entries than bytes. */
   #enter(bytes, depth) {
     if (bytes > this.#bytes.length - this.#at) throw new BadPayload('the bytes end inside the value');
     if (depth === MAX_DEPTH) throw new BadPayload(`nested deeper than ${MAX_DEPTH} levels`);
@@ -407,7 +407,7 @@ export class Reader {
 
   #map(length, depth) {
     this.#enter(length * 2, depth);
-    // Keys that are objects here, and would not be found equal: by their bytes.
+    // Keys that are objects here would not be found equal, so they are compared by their bytes.
     const byBytes = new Map();
     const map = new Map();
     let allText = true;
@@ -466,7 +466,7 @@ export class Reader {
   }
 }
 
-/** The head and the bodies of a payload whose frame has bodies. */
+/** Returns the head and the bodies of a payload whose frame has bodies. */
 export function splitPayload(payload) {
   const end = payload.length < 4 ? Infinity : 4 + payload.readUInt32LE(0);
   if (end > payload.length) throw new BadPayload('the payload ends inside its head');

@@ -1,4 +1,4 @@
-// The vectors of the specification: this side reads and writes the same bytes as the others.
+// The vectors of the specification: this implementation reads and writes the same bytes as the others.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { BadPayload, DateTime, Float, NaiveDateTime, Reader, Writer } from './va
 const vectors = (file) => JSON.parse(readFileSync(new URL(`../../spec/vectors/${file}`, import.meta.url), 'utf8'));
 const unhex = (text) => Buffer.from(text, 'hex');
 
-/** A value from the notation of the vectors. */
+/** Returns the value for a notation of the vectors. */
 function value(notation) {
   const [[kind, content]] = Object.entries(notation);
   switch (kind) {
@@ -85,7 +85,7 @@ test('frames are read and written', () => {
   for (const vector of vectors('frames.json')) {
     const frames = [];
     const reader = new FrameReader((it) => frames.push(it));
-    // Byte by byte, as it may come.
+    // Byte by byte, as it may arrive.
     for (const byte of unhex(vector.hex)) reader.push(Buffer.of(byte));
     assert.equal(frames.length, 1, vector.name);
     const [{ kind, call, bodies, more, payload }] = frames;

@@ -14,7 +14,7 @@ const sleep = (milliseconds, signal) =>
   });
 
 serve({
-  /** What it is given. */
+  /** Returns its arguments. */
   echo: (args) => args,
 
   add: command(['a', 'b'], (a, b) => a + b),
@@ -23,17 +23,17 @@ serve({
 
   size: command(['bytes'], (bytes) => bytes.length),
 
-  /** Numbers up to `n`; a stream. */
+  /** Streams the numbers up to `n`. */
   *count({ n }) {
     for (let number = 0; number < n; number += 1) yield number;
   },
 
-  /** Texts of these lengths; a stream. */
+  /** Streams texts of these lengths. */
   *letters({ sizes }) {
     for (const size of sizes) yield 'x'.repeat(size);
   },
 
-  /** A number now and then; a stream that waits. */
+  /** Streams a number every `ms` milliseconds. */
   async *tick({ n, ms }, call) {
     for (let number = 0; number < n; number += 1) {
       await sleep(ms, call.signal);
@@ -45,19 +45,19 @@ serve({
     throw new RangeError(message, { cause: new TypeError('the reason') });
   }),
 
-  /** Stops when it is asked to. */
+  /** Waits, and stops when it is asked to. */
   wait: async ({ ms }, call) => {
     await sleep(ms, call.signal);
     return 'done';
   },
 
-  /** Does not look whether it should stop. */
+  /** Does not check whether it should stop. */
   deaf: () => new Promise(() => {}),
 
-  /** Asks the host. */
+  /** Calls a tool of the host. */
   ask: async ({ tool, args }, call) => call.host(tool, args),
 
-  /** Adds up a stream of the host's, and stops early if it is told to. */
+  /** Adds up a stream of the host, up to a limit. */
   sum: async ({ tool, args, limit = Infinity }, call) => {
     let sum = 0;
     for await (const number of call.hostStream(tool, args)) {
@@ -67,7 +67,7 @@ serve({
     return sum;
   },
 
-  /** Says how far it is. */
+  /** Logs, and reports progress. */
   report: (_, call) => {
     call.log('info', 'began', { command: call.command, session: call.session });
     call.progress(0.5, 'half');

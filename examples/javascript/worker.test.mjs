@@ -1,4 +1,4 @@
-// The worker as its host sees it: started as a process, spoken to over a socket that it inherits.
+// The worker from the view of its host: started as a process, and called over a socket that it inherits.
 
 import assert from 'node:assert/strict';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { KIND } from './frames.mjs';
 import { Host } from './host.mjs';
 import { DateTime, Float, NaiveDateTime } from './values.mjs';
 
-/** A test with a worker that has said READY. */
+/** Defines a test with a worker that has sent READY. */
 function withWorker(name, run, hello = {}) {
   test(name, { timeout: 30_000 }, async () => {
     const host = new Host();

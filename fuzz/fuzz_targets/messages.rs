@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/custody/src/keeper/shim/messages.rs"]
-#[allow(dead_code, reason = "each side uses its half of them")]
+#[allow(dead_code, reason = "each side uses its half of the messages")]
 mod messages;
 #[path = "../../crates/custody/src/link/wire.rs"]
 #[allow(dead_code, reason = "each side uses its half of the wire")]

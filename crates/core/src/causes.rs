@@ -1,7 +1,8 @@
-//! Errors and panics as one line of text.
+//! Errors and panics: as one line of text, or ignored.
 
 use std::any::Any;
 use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The text of an error and of its causes. A cause that the text has already is not repeated.
 pub fn with_causes(error: &dyn Error) -> String {
@@ -21,6 +22,12 @@ pub fn with_causes(error: &dyn Error) -> String {
 pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
+}
+
+/// Runs code whose panic must not change how a worker, an engine or a process ends. Logging panics if the log cannot be
+/// written.
+pub fn ignoring_panics(work: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(work));
 }
 
 #[cfg(test)]

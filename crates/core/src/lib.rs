@@ -1,4 +1,4 @@
-//! The engine of Snakepit without any protocol: calls, the queues that they wait in, workers and their supervision.
+//! Pools without any protocol: calls, the queues that they wait in, workers and their supervision.
 //!
 //! A [`request`] becomes a [`call`], which travels `queue` → `worker` → [`adapter`], which is the contract that each kind of worker fulfils. What holds the
 //! processes, and ends them when the host is gone, is `snakepit_custody`. Knows no adapter, no mailbox and no configuration file. The
@@ -9,8 +9,6 @@
 pub mod adapter;
 pub mod call;
 pub mod causes;
-mod engine;
-pub mod lifecycle;
 pub mod nearest;
 pub mod pool;
 mod queue;
@@ -27,13 +25,11 @@ use snakepit_telemetry as telemetry;
 use snakepit_telemetry::logging;
 
 pub use adapter::{Adapter, StartError};
-pub use call::state::Progress;
+pub use call::Progress;
 pub use call::{
     Autopsy, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, Portion, RemoteError, RemoteErrorKind,
     Verdict,
 };
-pub use engine::{Builder, EngineError, ShutdownReport, Snakepit};
-pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
 pub use pool::{
     Affinity, CallAtWork, CancelGrace, CommandGrowth, LostSessions, Outcomes, Pool, PoolHealth, PoolOptions,
     PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerStatus,
@@ -44,6 +40,6 @@ pub use snakepit_policy::{
     Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,
     Restarts, Retry, Sizing, Stuck, SuspectCall, Taint, Tainted, WhenStuck, Why,
 };
-pub use supervisor::{ReloadError, Reloaded};
+pub use supervisor::{ReloadError, Reloaded, StopWindow};
 pub use tool::{ToolAnswer, ToolContext};
 pub use worker::OutputLine;

@@ -71,10 +71,11 @@ type ToolFunction =
 
 /// The tools of an engine, by name.
 #[derive(Default)]
-pub(crate) struct Tools(HashMap<String, Arc<ToolFunction>>);
+pub struct Tools(HashMap<String, Arc<ToolFunction>>);
 
 impl Tools {
-    pub(crate) fn add<A, R, E, F, Fut>(&mut self, name: String, tool: F)
+    /// Adds a function that answers with one value.
+    pub fn add<A, R, E, F, Fut>(&mut self, name: String, tool: F)
     where
         A: DeserializeOwned,
         R: Serialize,
@@ -93,7 +94,8 @@ impl Tools {
         });
     }
 
-    pub(crate) fn add_stream<A, R, E, F, S>(&mut self, name: String, tool: F)
+    /// Adds a function that answers with a stream of values.
+    pub fn add_stream<A, R, E, F, S>(&mut self, name: String, tool: F)
     where
         A: DeserializeOwned,
         R: Serialize,

@@ -39,8 +39,9 @@ pub use record::{EvalJournal, JournalContents, SampleOutcome, SampleRecord, Samp
 pub use report::{EvalReport, ExperimentComparison, ExperimentSummary, Methods, OutcomeCounts, Unscored};
 pub use run::{EvalLoop, EvalProgress, EvalRequest, Evaluation, RemoteEvaluation};
 
-use snakepit_core::{CallError, RemoteErrorKind, Snakepit, causes, pool};
+use snakepit_core::{CallError, RemoteErrorKind, causes, pool};
 use snakepit_custody as custody;
+use snakepit_engine::Snakepit;
 use snakepit_loops as loops;
 use snakepit_mailbox as mailbox;
 use snakepit_protocol::value::{self, Value};

@@ -44,7 +44,8 @@ pub use settle::{ERROR_ATTRIBUTE, GiveUpAction, Replies};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use snakepit_core::{CallError, Pool, Snakepit, causes, lifecycle, nearest, pool};
+use snakepit_core::{CallError, Pool, causes, nearest, pool};
+use snakepit_engine::{Snakepit, lifecycle};
 use snakepit_mailbox as mailbox;
 use snakepit_protocol::value::Value;
 use snakepit_telemetry as telemetry;

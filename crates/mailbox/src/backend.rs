@@ -3,8 +3,8 @@
 //! A backend stores messages and provides the time. This module decides when a message is given up, how many messages a
 //! rate limit allows, which attempts are kept and how ids are made, so that all backends follow the same rules.
 
-pub use crate::attempt::{remember_attempt, this_process};
-pub use crate::ids::MessageIds;
+pub use crate::message::attempt::{remember_attempt, this_process};
+pub use crate::message::ids::MessageIds;
 pub use crate::settings::{RatePeriod, Throttle};
 
 use crate::DeadReason;

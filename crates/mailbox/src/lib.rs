@@ -17,36 +17,32 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod attempt;
 pub mod backend;
 mod error;
-mod ids;
 mod leases;
 mod mailbox;
 mod memory;
 mod message;
 mod options;
 mod policy;
-mod reply;
 mod settings;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod telemetry;
-mod typed;
 
-pub use attempt::{Attempt, AttemptEnd};
 pub use error::MailboxError;
 pub use leases::LeaseChange;
 pub use mailbox::{Capabilities, Mailbox, MessageCounts, Pending};
 pub use memory::{MemoryMailbox, MemoryMailboxes};
+pub use message::attempt::{Attempt, AttemptEnd};
+pub use message::reply::{Reply, RequestOptions};
+pub use message::typed::{TypedMailbox, TypedMessage};
 pub use message::{DeadLetter, DeadReason, FoundMessage, Message, MessageId, MessageState, Receipt, body};
 pub use options::{
     ERROR_ATTRIBUTE, LeaseExtension, MAX_DELAY, MAX_GROUP, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT,
     NackOptions, ReceiveOptions, SendOptions, check_visibility, check_wait,
 };
 pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
-pub use reply::{Reply, RequestOptions};
 pub use settings::{QueueSettings, RateLimit, SettingsChange};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;
-pub use typed::{TypedMailbox, TypedMessage};

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::leases::one;
+use crate::message::reply;
 use crate::{
     DeadLetter, DeadReason, FoundMessage, LeaseChange, LeaseExtension, MailboxError, Message, MessageId,
     NackOptions, QueueSettings, Receipt, ReceiveOptions, Reply, RequestOptions, SendOptions, SettingsChange,
-    reply,
 };
 
 /// The future of a mailbox operation.

@@ -23,8 +23,8 @@ pub mod pool;
 pub mod telemetry;
 pub mod value;
 
-pub use snakepit_core::lifecycle;
 pub use snakepit_custody as custody;
+pub use snakepit_engine::lifecycle;
 pub use snakepit_environments as environment;
 pub use snakepit_environments::hardware;
 #[cfg(feature = "evals")]
@@ -49,9 +49,9 @@ pub use snakepit_adapters::stdio::pool as stdio;
 
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
-pub use snakepit_core::{
-    Builder, CallError, EngineError, Pool, PoolOptions, RemoteError, Script, ScriptError,
-    ShutdownCoordinator, ShutdownReport, Snakepit, StartError, script,
+pub use snakepit_core::{CallError, Pool, PoolOptions, RemoteError, StartError};
+pub use snakepit_engine::{
+    Builder, EngineError, Script, ScriptError, ShutdownCoordinator, ShutdownReport, Snakepit, script,
 };
 pub use snakepit_protocol::args;
 pub use value::Value;

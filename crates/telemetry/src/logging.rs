@@ -175,7 +175,10 @@ pub fn somebody_says(level: Level) -> bool {
 }
 
 /// Waits a short time until all lines are written, if the console writes them.
-#[cfg_attr(not(feature = "console"), expect(clippy::unused_async, reason = "without the console there is nothing to wait for"))]
+#[cfg_attr(
+    not(feature = "console"),
+    expect(clippy::unused_async, reason = "without the console there is nothing to wait for")
+)]
 pub async fn flush() {
     #[cfg(feature = "console")]
     console::flush().await;

@@ -10,9 +10,10 @@ pub mod adapters;
 pub mod mailboxes;
 
 use snakepit_core::{
-    Builder, CallError, CancelGrace, EngineError, Pool, PoolOptions, RemoteError, RemoteErrorKind, Restarts,
-    Snakepit, StartError, Stuck, WhenStuck, adapter, call, causes,
+    CallError, CancelGrace, Pool, PoolOptions, RemoteError, RemoteErrorKind, Restarts, StartError, Stuck,
+    WhenStuck, adapter, call, causes,
 };
 use snakepit_custody as custody;
+use snakepit_engine::{Builder, EngineError, Snakepit};
 use snakepit_protocol::args;
 use snakepit_protocol::value::{self, Value};

@@ -11,11 +11,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::answer::payload::{BodyError, Payload};
+use super::answer::pieces::{Pieces, StreamForm};
 use super::answer::{self, AnswerBody};
 use super::client::{Client, Connected, SendError};
 use super::flow::Flow;
-use super::payload::{BodyError, Payload};
-use super::pieces::{Pieces, StreamForm};
 use super::place::Reserved;
 use super::request::{Prepared, Requests};
 use crate::OnDrop;

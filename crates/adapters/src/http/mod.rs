@@ -17,15 +17,10 @@ mod answer;
 mod client;
 mod flow;
 mod handle;
-mod payload;
-mod pieces;
 mod place;
-mod plan;
 mod readiness;
 mod request;
-mod route;
 mod stream;
-mod template;
 
 use std::sync::Arc;
 
@@ -46,7 +41,7 @@ use request::{Requests, Routes};
 use snakepit_core::PoolOptions;
 
 pub use readiness::Readiness;
-pub use route::{Body, EventFormat, HttpMethod, Route};
+pub use request::route::{Body, EventFormat, HttpMethod, Route};
 
 /// The variable with the path of a Unix socket for the worker to listen on. Other users cannot reach it.
 const SOCKET: &str = "SNAKEPIT_SOCKET";
@@ -141,7 +136,7 @@ impl HttpWorker {
 impl Route {
     /// Checks the route. An error describes what is wrong.
     pub fn check(&self) -> Result<(), String> {
-        plan::RoutePlan::new(self).map(drop)
+        request::plan::RoutePlan::new(self).map(drop)
     }
 }
 

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use tokio::time::MissedTickBehavior;
 
 use super::answer;
+use super::answer::payload::Payload;
 use super::client::{Client, SendError};
-use super::payload::Payload;
 use super::place::{ListeningServer, ToldAddress};
 use super::request::Requests;
 use crate::adapter::{Spawner, StartError};

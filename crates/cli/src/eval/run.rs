@@ -130,7 +130,7 @@ impl EvalRun<'_> {
             some => format!("; {some} of them have no score, and are asked again"),
         };
         let (records, all) = (found.records, self.plan.size());
-        self.display.line(&format!("snakepit: {records} of {all} results are there already{torn}{retried}"));
+        self.display.line(&format!("snakepit: {records} of {all} results exist already{torn}{retried}"));
     }
 }
 

@@ -82,7 +82,7 @@ fn cleanup_kills_what_a_dead_run_left_and_names_it() {
     let escaped = pid(&exec.expect_line(""));
     kill_all_guards(&scene);
     drop(exec);
-    assert!(scene.alive().iter().any(|(pid, _)| *pid == escaped), "nobody is left to be found");
+    assert!(scene.alive().iter().any(|(pid, _)| *pid == escaped), "no process is left to be found");
 
     let ledger = scene.ledger();
     assert_eq!(ledger["runs"][0]["life"], "dead", "{ledger}");

@@ -309,7 +309,7 @@ fn a_host_that_is_killed_at_any_moment_leaves_no_environment_that_is_half_made_a
                     finish(&mut index.env("prune")).assert_status(0);
                 }
                 Some("half") => {}
-                state => panic!("round {round}: {state:?} with nobody there: {environment}"),
+                state => panic!("round {round}: {state:?} without a builder: {environment}"),
             }
         }
     }

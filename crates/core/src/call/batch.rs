@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
+use super::answer::{CallEnd, CallPlace, CallState, Progress};
 use super::lease::Holder;
-use super::state::{CallEnd, CallPlace, CallState, Progress};
 use super::{Call, CallError, CallId, Extras, Input, PoolCommand, QueueKey, RemoteError, RemoteErrorKind};
 use crate::value::Encoded;
 
@@ -152,7 +152,7 @@ impl Batch {
         for part in parts {
             let outcomes = split(&part, &underway.command, members.len());
             for (outcome, member) in outcomes.into_iter().zip(members.by_ref()) {
-                member.end(outcome);
+                member.end(outcome.map_or_else(CallEnd::Failed, CallEnd::Value));
             }
         }
         for member in members {
@@ -176,7 +176,7 @@ impl Batch {
         underway.put_down();
         carrier.end(CallEnd::Failed(CallError::Cancelled));
         for mut member in members {
-            if member.returns == super::MAX_RETURNS {
+            if member.returns == super::answer::MAX_RETURNS {
                 member.end(CallEnd::Lost { holder: Arc::clone(holder), started: None });
             } else {
                 member.returns += 1;
@@ -190,22 +190,15 @@ impl Batch {
     }
 }
 
-/// The ends in one part of an answer, of which `most` are wanted.
-fn split(part: &Encoded, command: &PoolCommand, most: usize) -> Vec<CallEnd> {
-    let ends = part.flagged(|well, value| {
-        if well {
-            return Ok(CallEnd::Value(value));
-        }
-        Ok(CallEnd::Failed(CallError::Remote(Box::new(RemoteError::read(&value)))))
+/// Splits one part of an answer into the outcomes of its calls. `most` calls wait for theirs.
+pub(crate) fn split(part: &Encoded, command: &PoolCommand, most: usize) -> Vec<Result<Encoded, CallError>> {
+    let outcomes = part.flagged(|well, value| {
+        Ok(if well { Ok(value) } else { Err(CallError::Remote(Box::new(RemoteError::read(&value)))) })
     });
-    match ends {
-        Ok(ends) => ends,
-        Err(source) => {
-            let expected = part.list_len().map_or(most, |entries| entries.min(most));
-            let wrong = || CallError::Result { command: command.name.to_string(), source: source.clone() };
-            (0..expected).map(|_| CallEnd::Failed(wrong())).collect()
-        }
-    }
+    outcomes.unwrap_or_else(|source| {
+        let expected = part.list_len().map_or(most, |entries| entries.min(most));
+        vec![Err(CallError::Result { command: command.name.to_string(), source }); expected]
+    })
 }
 
 /// The error of a call that was left out of the answer to many.

@@ -40,7 +40,7 @@ tokio::task_local! {
 
 impl Chain {
     /// The chain of the task that asks, if it runs a tool.
-    pub(crate) fn current() -> Option<Arc<Self>> {
+    pub fn current() -> Option<Arc<Self>> {
         CHAIN.try_with(Arc::clone).ok()
     }
 

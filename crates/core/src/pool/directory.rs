@@ -5,19 +5,12 @@ use std::sync::Arc;
 use super::PoolInner;
 use crate::call::CallError;
 
-/// The pools of an engine; the first is the one that calls go to unless they say otherwise.
+/// The pools of an engine.
 pub(crate) struct PoolDirectory(Vec<Arc<PoolInner>>);
 
 impl PoolDirectory {
     pub(crate) fn new(pools: Vec<Arc<PoolInner>>) -> Arc<Self> {
         Arc::new(Self(pools))
-    }
-
-    pub(crate) fn first(&self) -> Result<Arc<PoolInner>, CallError> {
-        self.0
-            .first()
-            .map(Arc::clone)
-            .ok_or_else(|| CallError::NoSuchPool { name: "at all".into(), known: "none".into() })
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<Arc<PoolInner>, CallError> {

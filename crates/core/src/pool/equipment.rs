@@ -28,6 +28,11 @@ pub(crate) async fn equipped(mut pool: PoolOptions, run: Option<&Run>) -> Result
 }
 
 impl PoolOptions {
+    /// Whether the pool's workers are processes, and not closures of the host.
+    pub fn starts_processes(&self) -> bool {
+        self.adapter.starts_processes()
+    }
+
     /// The Python environment of its workers, if they have one that can be made ahead.
     pub fn environment(&self) -> Option<&Environment> {
         self.adapter.environment()

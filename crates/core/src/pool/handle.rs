@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::{CommandGrowth, Health, Outcomes, PoolDirectory, PoolInner, PoolOptions};
 use crate::call::CallError;
 use crate::queue::{CircuitTable, SessionInfo, Suspect};
-use crate::request::{CallBuilder, CallOptions, MapBuilder, StreamBuilder};
+use crate::request::{CallBuilder, MapBuilder, StreamBuilder};
 use crate::supervisor::{ReloadError, Reloaded, SupervisorHandle, tell_of_session_end};
 use crate::telemetry::{Event, Level, Subscription, emit_with};
 use crate::worker::OutputLine;
@@ -38,32 +38,28 @@ impl Pool {
         &self.shared.name
     }
 
-    fn options(&self, command: &str) -> CallOptions {
-        CallOptions::new(Arc::clone(&self.pools), Ok(Arc::clone(&self.shared)), command)
-    }
-
-    /// A call of a command; see [`crate::Snakepit::call`].
+    /// A call of a command; see [`Snakepit::call`].
     pub fn call<T: DeserializeOwned + Send + 'static>(
         &self,
         command: &str,
         args: impl Serialize,
     ) -> CallBuilder<T> {
-        CallBuilder::new(self.options(command), &args)
+        CallBuilder::new(self, command, &args)
     }
 
-    /// A call that answers with many values; see [`crate::Snakepit::stream`].
+    /// A call that answers with many values; see [`Snakepit::stream`].
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
-        StreamBuilder::new(self.options(command), &args)
+        StreamBuilder::new(self, command, &args)
     }
 
-    /// One command over many inputs; see [`crate::Snakepit::map`].
+    /// One command over many inputs; see [`Snakepit::map`].
     pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
     where
         T: DeserializeOwned + Send + 'static,
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Serialize,
     {
-        MapBuilder::new(self.options(command), inputs)
+        MapBuilder::new(self, command, inputs)
     }
 
     /// Sets the number of workers; the load no longer decides. Those that are too many finish what they have.

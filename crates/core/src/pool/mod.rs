@@ -11,10 +11,11 @@ mod event;
 mod handle;
 pub(crate) mod options;
 pub(crate) mod outcomes;
+mod set;
 pub(crate) mod status;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ pub use handle::Pool;
 pub use options::{Affinity, CancelGrace, LostSessions, PoolOptions, PoolSettings, WarmUp};
 pub(crate) use outcomes::CallOutcome;
 pub use outcomes::Outcomes;
+pub use set::{FirstStart, PoolSet};
 pub use status::{
     CallAtWork, CommandGrowth, PoolHealth, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness,
     WorkerStatus,
@@ -43,7 +45,7 @@ use crate::request::{CallPlan, PendingCall};
 use crate::telemetry::EventOrigin;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
-use crate::worker::{OomDetector, Worker};
+use crate::worker::{HeldCount, OomDetector, Worker};
 use snakepit_policy::growth::Growth;
 
 /// How it stands with a pool's workers.
@@ -111,10 +113,8 @@ pub(crate) struct PoolInner {
     pub(crate) emptied: AtomicBool,
     /// Somebody may wait for the last call to end.
     pub(crate) done: Notify,
-    /// Calls that workers hold.
-    pub(crate) in_hand: AtomicUsize,
-    /// Calls beyond the first of each batch that workers hold.
-    pub(crate) batched: AtomicUsize,
+    /// The calls that all workers hold.
+    pub(crate) held: HeldCount,
     pub(crate) takes_many: AtomicBool,
     pub(crate) growth: Mutex<Growth>,
     pub(crate) scheduler: Mutex<Scheduler>,
@@ -144,8 +144,7 @@ impl PoolInner {
             attention: Notify::new(),
             emptied: AtomicBool::new(config.is_for_nobody()),
             done: Notify::new(),
-            in_hand: AtomicUsize::new(0),
-            batched: AtomicUsize::new(0),
+            held: HeldCount::default(),
             takes_many: AtomicBool::new(false),
             growth: Mutex::default(),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
@@ -173,11 +172,6 @@ impl PoolInner {
     /// Which command leaves how much memory behind.
     pub(crate) fn growth(&self) -> MutexGuard<'_, Growth> {
         self.growth.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many calls workers hold.
-    pub(crate) fn in_hand(&self) -> usize {
-        self.in_hand.load(Ordering::Relaxed) + self.batched.load(Ordering::Relaxed)
     }
 
     /// A worker takes no more calls; what only it was to serve goes to the others.
@@ -294,11 +288,11 @@ impl PoolInner {
 
     /// Whether it was closed and what was under way is finished, at workers that leave, too.
     pub(crate) fn is_done(&self) -> bool {
-        self.scheduler().is_drained() && self.in_hand.load(Ordering::SeqCst) == 0
+        self.scheduler().is_drained() && self.held.calls() == 0
     }
 
     pub(crate) fn note_if_done(&self, scheduler: &Scheduler) {
-        if scheduler.is_drained() && self.in_hand.load(Ordering::SeqCst) == 0 {
+        if scheduler.is_drained() && self.held.calls() == 0 {
             self.done.notify_waiters();
         }
     }

@@ -97,7 +97,7 @@ impl WorkerInfo {
             pid: worker.handle.process().map(custody::WorkerProcess::pid),
             age: worker.ready_at.elapsed(),
             calls: worker.calls_given(),
-            in_flight: worker.calls_in_hand(),
+            in_flight: worker.held.all(),
             concurrency: worker.places(),
             generation: worker.generation,
             slot: worker.slot,
@@ -319,7 +319,7 @@ impl Pool {
             workers,
             queued: scheduler.depth(),
             queue_wait: scheduler.head_waits(now),
-            in_flight: self.shared.in_hand(),
+            in_flight: self.shared.held.all(),
             sessions: self.shared.sessions.count(),
             outcomes: self.outcomes(),
             tainted: roll.tainted.into_iter().map(place).collect(),
@@ -339,7 +339,7 @@ impl Pool {
 
     /// Counts the calls that workers have.
     pub fn in_flight(&self) -> usize {
-        self.shared.in_hand()
+        self.shared.held.all()
     }
 }
 

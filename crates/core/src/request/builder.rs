@@ -13,10 +13,10 @@ use super::pending::{CallPlan, PendingCall};
 use super::retry::RetryState;
 use super::telemetry::tell_refusal;
 use crate::call::PoolCommand;
-use crate::call::state::Progress;
+use crate::call::answer::Progress;
 use crate::call::{CallError, Extras, Input};
 use crate::call::{Chain, MAX_NESTING};
-use crate::pool;
+use crate::pool::{self, Pool};
 use crate::value::{Encoded, ValueError};
 
 /// Where a call goes and what travels with it: the options that calls, streams and maps have in common.
@@ -34,15 +34,11 @@ pub(crate) struct CallOptions {
 }
 
 impl CallOptions {
-    pub(crate) fn new(
-        pools: Arc<pool::PoolDirectory>,
-        target: Result<Arc<pool::PoolInner>, CallError>,
-        command: &str,
-    ) -> Self {
+    pub(crate) fn new(pool: &Pool, command: &str) -> Self {
         Self {
-            command: command_of(&target, command),
-            target,
-            pools,
+            command: pool.shared.command(command),
+            target: Ok(Arc::clone(&pool.shared)),
+            pools: Arc::clone(&pool.pools),
             timeout: None,
             queue_timeout: None,
             priority: 0,
@@ -179,7 +175,9 @@ pub struct CallBuilder<T> {
 }
 
 impl<T> CallBuilder<T> {
-    pub(crate) fn new(options: CallOptions, args: &(impl Serialize + ?Sized)) -> Self {
+    /// Describes a call of a command.
+    pub fn new(pool: &Pool, command: &str, args: &(impl Serialize + ?Sized)) -> Self {
+        let options = CallOptions::new(pool, command);
         Self { options, input: Encoded::encode_args(args), watcher: None, value: PhantomData }
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::adapter::Handle;
 use crate::call::PoolCommand;
 use crate::call::QueueKey;
-use crate::call::state::{CallEnd, CallState};
+use crate::call::answer::{CallEnd, CallState};
 use crate::call::{Call, CallError, CallId, Input};
 use crate::value::Encoded;
 use crate::worker::process_ended;

@@ -1,13 +1,12 @@
 //! What a caller asks of a pool, and waits for.
 //!
 //! A request says what is wanted (`builder`, `stream`, `map`), becomes a [`Call`](crate::call::Call) that its pool places, and keeps
-//! its time (`pending`, `timeout`). It makes a lost call again (`retry`, `map_chunk`) and tells its end (`telemetry`).
+//! its time (`pending`, `timeout`). It makes a lost call again (`attempts`, `retry`) and tells its end (`telemetry`).
 
-mod batch_item;
+mod attempts;
 mod builder;
 pub(crate) mod direct_call;
 mod map;
-mod map_chunk;
 mod pending;
 mod retry;
 mod stream;
@@ -16,7 +15,6 @@ mod timeout;
 mod withdrawal;
 
 pub use builder::CallBuilder;
-pub(crate) use builder::CallOptions;
 pub use map::{MapAsTheyCome, MapBuilder, MapInOrder};
 pub(crate) use pending::CallPlan;
 pub use pending::PendingCall;

@@ -15,7 +15,7 @@ pub(crate) use super::timeout::LateCall;
 use super::timeout::TimedOutCall;
 use crate::call::PoolCommand;
 use crate::call::QueueKey;
-use crate::call::state::{CallEnd, CallState, Progress};
+use crate::call::answer::{CallEnd, CallState, Progress};
 use crate::call::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
 use crate::pool::{self, AUTOPSY_PATIENCE, CallOutcome};
 use crate::queue::{AdmissionPermit, Location, Placement, QueueLimit};
@@ -351,7 +351,7 @@ impl PendingCall {
             },
         };
         match &self.again {
-            Some(again) => again.explain(error),
+            Some(again) => again.attempts.explain(error),
             None => error,
         }
     }
@@ -388,7 +388,7 @@ impl PendingCall {
             CallEnd::Value(value) => Ok(self.answered(value)),
             CallEnd::Failed(error) => {
                 let error = match &self.again {
-                    Some(again) => again.explain(error),
+                    Some(again) => again.attempts.explain(error),
                     None => error,
                 };
                 self.settle(CallOutcome::of(&error));

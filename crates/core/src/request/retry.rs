@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::attempts::Attempts;
 use super::pending::{PendingCall, PendingPhase};
 use crate::call::QueueKey;
-use crate::call::state::{CallEnd, CallState};
-use crate::call::{Call, CallError, ErrorClass, Extras, Input};
+use crate::call::answer::{CallEnd, CallState};
+use crate::call::{Call, CallError, Extras, Input};
 use crate::pool::CallOutcome;
 use crate::queue::QueueLimit;
 use crate::value::Encoded;
@@ -16,38 +17,19 @@ use crate::worker::Worker;
 use snakepit_policy::NoRetry;
 use snakepit_policy::time::after;
 
-/// What it takes to make a call again.
+/// Everything needed to repeat a call.
 pub(crate) struct RetryState {
     input: Encoded,
     extras: Option<Extras>,
     priority: i8,
-    /// How often it was made so far.
-    attempts: u32,
-    /// How the last attempt ended.
-    last: Option<CallError>,
+    pub(super) attempts: Attempts,
 }
 
 impl RetryState {
     pub(crate) fn new(input: &Encoded, extras: Option<&Extras>, priority: i8) -> Box<Self> {
         let extras = extras.map(Extras::again);
-        Box::new(Self { input: input.clone(), extras, priority, attempts: 1, last: None })
+        Box::new(Self { input: input.clone(), extras, priority, attempts: Attempts::FIRST })
     }
-
-    /// What an error means to a caller whose call was lost before.
-    pub(super) fn explain(&self, error: CallError) -> CallError {
-        explain(self.last.as_ref(), self.attempts - 1, error)
-    }
-}
-
-/// A lost call was to be made again, and did not get so far: then it is its last death that counts.
-pub(super) fn explain(last: Option<&CallError>, attempts: u32, error: CallError) -> CallError {
-    let why = match error.class() {
-        ErrorClass::Unserved => NoRetry::Queue,
-        ErrorClass::Saturated | ErrorClass::Later | ErrorClass::Stopped => NoRetry::Refused,
-        ErrorClass::Refused if matches!(error, CallError::SessionLost { .. }) => NoRetry::Refused,
-        _ => return error,
-    };
-    last.map_or(error, |last| last.clone().given_up(attempts, why))
 }
 
 impl Extras {
@@ -66,16 +48,6 @@ impl Extras {
     }
 }
 
-impl CallError {
-    /// Says how often the call was made, and why no more.
-    pub(super) fn given_up(mut self, made: u32, why: NoRetry) -> Self {
-        if let Self::WorkerDied { attempts, no_retry, .. } = &mut self {
-            (*attempts, *no_retry) = (made, Some(why));
-        }
-        self
-    }
-}
-
 impl PendingCall {
     /// As [`PendingCall::conclude`]; none if the call was lost and is under way again.
     pub(crate) async fn conclude_or_again(&mut self, end: CallEnd) -> Result<Option<Encoded>, CallError> {
@@ -91,38 +63,29 @@ impl PendingCall {
         self.phase = PendingPhase::Over;
         let error = self.lost(worker).await;
         let Some(mut again) = self.again.take() else { return Err(error) };
-        let made = self.try_again(&again).await;
-        again.last = Some(error.clone());
-        match made {
-            Ok(()) => {
-                again.attempts += 1;
-                self.again = Some(again);
-                Ok(())
-            }
-            Err(why) => {
-                self.settle(CallOutcome::Died);
-                Err(error.given_up(again.attempts, why))
-            }
-        }
+        self.try_again(&mut again, error).await.inspect_err(|_| self.settle(CallOutcome::Died))?;
+        self.again = Some(again);
+        Ok(())
     }
 
-    async fn try_again(&mut self, again: &RetryState) -> Result<(), NoRetry> {
+    async fn try_again(&mut self, again: &mut RetryState, error: CallError) -> Result<(), CallError> {
         if let Some(permit) = &mut self.permit {
             self.pool.attempt_lost(&self.command, permit);
         }
         if self.delivered > 0 {
-            return Err(NoRetry::Delivered);
+            again.attempts.record_loss(error);
+            return Err(again.attempts.give_up(NoRetry::Delivered));
         }
         let deadline = after(self.began, self.timeout);
-        let pause = self.pool.decide_retry(again.attempts, deadline)?;
-        tokio::time::sleep_until(after(Instant::now(), pause)).await;
+        let due = again.attempts.lose(&self.pool, deadline, error)?;
+        tokio::time::sleep_until(due).await;
         // Whatever happens from here on, the permit is settled with the call.
-        let permit = self.pool.admit_again(&self.command, &again.input, again.attempts + 1)?;
+        let permit = again.attempts.admit(&self.pool, &self.command, &again.input)?;
         let alone = permit.is_trial();
         self.permit = Some(permit);
         self.state = Arc::new(CallState::default());
         let nested = again.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
-        // It stands where it stood.
+        // The call keeps its place in the queue.
         let key = if nested {
             QueueKey::nested(self.id.0)
         } else {
@@ -133,9 +96,10 @@ impl PendingCall {
         call.deadline = Some(deadline);
         call.extras = again.extras.as_ref().map(|extras| Box::new(extras.again()));
         call.alone = alone;
-        // It was let in already, and there are few of its kind: the queue's limit is for new ones. A worker may have died of
-        // it, and is not to die of it again with others batched.
-        self.pool.submit_alone(call, QueueLimit::Waived).map_err(|_| NoRetry::Refused)?;
+        // The limit of the queue is for new calls: this one was admitted before, and repeated calls are rare. A worker
+        // may have died of it, so it travels alone: no other call is to die with it.
+        let submitted = self.pool.submit_alone(call, QueueLimit::Waived);
+        submitted.map_err(|_| again.attempts.give_up(NoRetry::Refused))?;
         self.queued_at = Instant::now();
         self.phase = PendingPhase::MayBeQueued;
         Ok(())

@@ -15,9 +15,10 @@ use tokio::time::Sleep;
 
 use super::builder::{CallOptions, common_options};
 use super::pending::{CallEvent, LateCall, PendingCall};
-use crate::call::state::CallEnd;
-use crate::call::state::Progress;
+use crate::call::answer::CallEnd;
+use crate::call::answer::Progress;
 use crate::call::{CallError, Portion};
+use crate::pool::Pool;
 use crate::value::{Encoded, ValueError};
 
 /// How much a worker may send ahead, unless the caller says otherwise.
@@ -32,7 +33,9 @@ pub struct StreamBuilder<T> {
 }
 
 impl<T> StreamBuilder<T> {
-    pub(crate) fn new(mut options: CallOptions, args: &(impl Serialize + ?Sized)) -> Self {
+    /// Describes a call that answers with many values.
+    pub fn new(pool: &Pool, command: &str, args: &(impl Serialize + ?Sized)) -> Self {
+        let mut options = CallOptions::new(pool, command);
         options.extras().stream = Some(CREDIT);
         Self { options, input: Encoded::encode_args(args), value: PhantomData }
     }

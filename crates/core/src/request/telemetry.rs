@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::CallOptions;
+use super::builder::CallOptions;
 use super::pending::PendingCall;
 use crate::call::CallError;
 use crate::call::PoolCommand;

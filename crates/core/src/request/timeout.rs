@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::state::CallState;
+use crate::call::answer::CallState;
 use crate::call::{CallError, CallId};
 use crate::pool;
 use crate::worker::abandon;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::pending::PendingCall;
-use crate::call::state::CallState;
+use crate::call::answer::CallState;
 use crate::pool;
 use crate::queue::Location;
 

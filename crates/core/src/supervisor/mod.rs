@@ -9,6 +9,7 @@ mod main_loop;
 mod reload;
 mod retirement;
 mod rounds;
+mod stop_window;
 mod telemetry;
 mod worker_end;
 mod worker_task;
@@ -20,7 +21,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::adapter::{Spawner, StartError};
 use crate::custody::{Run, WorkerId};
-use crate::lifecycle::stop_window::StopWindow;
 use crate::logging::Logging;
 use crate::pool::equipped;
 use crate::pool::status::WorkerRows;
@@ -29,6 +29,7 @@ use crate::worker::Output;
 use main_loop::Supervisor;
 pub use reload::{ReloadError, Reloaded};
 use snakepit_policy::Sizing;
+pub use stop_window::StopWindow;
 
 /// A handle to a pool's supervisor.
 #[derive(Clone, Debug)]

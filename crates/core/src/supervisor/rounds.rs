@@ -169,7 +169,7 @@ impl Supervisor {
             busy: self.serving.values().filter(|member| member.worker.holds_calls()).count(),
             long_idle: self.serving.values().filter(long_idle).count(),
             arrived: given + queued as u64,
-            finished: given.saturating_sub(self.shared.in_hand() as u64),
+            finished: given.saturating_sub(self.shared.held.all() as u64),
         };
         let wanted = sizer.decide(&seen, now);
         self.resize(wanted);

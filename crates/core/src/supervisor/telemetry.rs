@@ -46,7 +46,7 @@ impl Supervisor {
             pool: &self.shared.name,
             workers: self.serving.len(),
             queued: self.shared.scheduler().depth(),
-            in_flight: self.shared.in_hand(),
+            in_flight: self.shared.held.all(),
             sessions: self.shared.sessions.count(),
         });
     }

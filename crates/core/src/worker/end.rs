@@ -23,10 +23,10 @@ use tokio::time::Instant;
 
 use super::{Autopsy, Verdict, Worker, WorkerOrder, has_ended, locked};
 use crate::adapter::Reason;
+use crate::causes::ignoring_panics;
 use crate::custody::{self, ExitStatus};
-use crate::lifecycle::shutdown::ignoring_panics;
-use crate::lifecycle::stop_window::StopWindow;
 use crate::pool::AUTOPSY_PATIENCE;
+use crate::supervisor::StopWindow;
 
 /// How long a worker that ends alone may take to say goodbye after its last call, before TERM. Also the time that an
 /// adapter has to clean up after a worker that is gone.

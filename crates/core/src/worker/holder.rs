@@ -1,13 +1,12 @@
 //! A worker as the calls that it holds see it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 
 use super::Worker;
+use crate::call::answer::{CallEnd, CallState};
 use crate::call::lease::{Holder, Lease, Load};
-use crate::call::state::{CallEnd, CallState};
 use crate::call::{Call, PoolCommand};
 use crate::value::Encoded;
 
@@ -49,8 +48,7 @@ impl Holder for Worker {
 
     fn release(&self, load: Load, taken: Option<(Instant, usize)>) {
         let places = taken.and_then(|(since, beside)| self.learn_limit(since, beside));
-        self.puts_down();
-        self.pool.in_hand.fetch_sub(1, Ordering::SeqCst);
+        self.put_call_down();
         self.pool.release(self, load, places);
     }
 
@@ -67,13 +65,11 @@ impl Holder for Worker {
     }
 
     fn take_batch(&self, beside: usize) {
-        self.batched.fetch_add(beside, Ordering::Relaxed);
-        self.pool.batched.fetch_add(beside, Ordering::Relaxed);
+        self.take_batched(beside);
     }
 
     fn put_batch_down(&self, beside: usize) {
-        self.batched.fetch_sub(beside, Ordering::Relaxed);
-        self.pool.batched.fetch_sub(beside, Ordering::Relaxed);
+        self.put_batched_down(beside);
     }
 
     fn batch_landed(&self, command: &Arc<PoolCommand>, calls: usize) {
@@ -84,11 +80,10 @@ impl Holder for Worker {
 impl Worker {
     /// Takes a place at this worker for a call.
     pub(crate) fn lease(self: Arc<Self>, load: Load) -> Lease {
-        let beside = self.takes();
+        let beside = self.take_call();
         if beside == 1 {
             self.output.begin_call();
         }
-        self.pool.in_hand.fetch_add(1, Ordering::SeqCst);
         let taken = self.limit.is_some().then(|| Box::new((Instant::now(), beside)));
         Lease::new(self, load, taken)
     }

@@ -4,6 +4,7 @@
 
 mod cancel;
 mod end;
+mod held_count;
 mod holder;
 mod lines;
 mod output;
@@ -15,7 +16,7 @@ mod watched;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Signal;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 pub(crate) use crate::call::{Autopsy, Verdict};
 pub(crate) use cancel::abandon;
 pub(crate) use end::{EndTimes, GOODBYE, WorkerEnding, process_ended, tend};
+pub(crate) use held_count::HeldCount;
 pub use lines::Lines;
 pub use output::{OpenStream, Output, OutputLine};
 pub use vitals::family_of;
@@ -36,7 +38,7 @@ pub use watched::WatchedWorker;
 
 use crate::adapter::{Handle, Reason};
 use crate::call::CallId;
-use crate::call::state::CallState;
+use crate::call::answer::CallState;
 use crate::custody::{self, ExitStatus, WorkerId};
 use crate::pool;
 use snakepit_policy::limit::{AdaptiveLimit, LatencyOutcome};
@@ -74,9 +76,7 @@ pub(crate) struct Worker {
     pub(crate) device: Option<Arc<str>>,
     pub(crate) began_at: Instant,
     pub(crate) ready_at: Instant,
-    in_hand: AtomicUsize,
-    /// The number of calls beyond the first of each batch that the worker holds.
-    pub(crate) batched: AtomicUsize,
+    pub(crate) held: HeldCount,
     /// Held calls that were cancelled and do not end.
     stubborn: Mutex<Vec<CallId>>,
     /// Whether a task waits for calls to leave the worker.
@@ -163,8 +163,7 @@ impl Worker {
             batched_calls: AtomicU64::new(0),
             began_at: made.began_at,
             ready_at: Instant::now(),
-            in_hand: AtomicUsize::new(0),
-            batched: AtomicUsize::new(0),
+            held: HeldCount::default(),
             stubborn: Mutex::default(),
             watched: AtomicBool::new(false),
             put_down: Notify::new(),
@@ -219,38 +218,20 @@ impl Worker {
     pub(crate) fn learn_limit(&self, since: Instant, beside: usize) -> Option<usize> {
         let mut limit = locked(self.limit.as_ref()?);
         let (before, now) = (limit.limit(), Instant::now());
-        let beside = beside.max(self.in_hand.load(Ordering::Relaxed));
+        let beside = beside.max(self.held.calls());
         limit.sample(now.saturating_duration_since(since), beside, LatencyOutcome::Answered, now);
         Some(limit.limit()).filter(|after| *after != before)
-    }
-
-    /// Counts a call that was given to the worker. Returns how many calls it holds now.
-    pub(crate) fn takes(&self) -> usize {
-        self.in_hand.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Records that a call has left the worker.
-    pub(crate) fn puts_down(&self) {
-        self.in_hand.fetch_sub(1, Ordering::SeqCst);
-        if self.watched.load(Ordering::SeqCst) {
-            self.put_down.notify_waiters();
-        }
     }
 
     /// Reports whether the worker has answered a call. Calls that are lost at the worker's end look answered
     /// afterwards.
     pub(crate) fn has_answered(&self) -> bool {
-        self.calls.load(Ordering::Relaxed) > self.in_hand.load(Ordering::SeqCst) as u64
+        self.calls.load(Ordering::Relaxed) > self.held.calls() as u64
     }
 
     /// Reports whether the worker holds a call.
     pub(crate) fn holds_calls(&self) -> bool {
-        self.in_hand.load(Ordering::SeqCst) > 0
-    }
-
-    /// Returns how many calls the worker holds, counting each call of a batch.
-    pub(crate) fn calls_in_hand(&self) -> usize {
-        self.in_hand.load(Ordering::SeqCst) + self.batched.load(Ordering::Relaxed)
+        self.held.calls() > 0
     }
 
     /// Waits until the worker holds at most `calls` calls.
@@ -258,7 +239,7 @@ impl Worker {
         self.watched.store(true, Ordering::SeqCst);
         loop {
             let put_down = self.put_down.notified();
-            if self.in_hand.load(Ordering::SeqCst) <= calls {
+            if self.held.calls() <= calls {
                 return;
             }
             put_down.await;
@@ -288,7 +269,7 @@ impl Worker {
     /// Reports whether the worker runs a call other than those that were cancelled in vain.
     fn has_begun_others(&self) -> bool {
         let waiting = self.handle.not_begun();
-        let begun = self.in_hand.load(Ordering::SeqCst).saturating_sub(waiting.len());
+        let begun = self.held.calls().saturating_sub(waiting.len());
         let stubborn = locked(&self.stubborn).iter().filter(|call| !waiting.contains(call)).count();
         begun > stubborn
     }

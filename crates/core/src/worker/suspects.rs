@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::call::CallId;
-    use crate::call::autopsy::crash;
+    use crate::call::crash;
     use crate::custody::Exit;
 
     fn died(status: ExitStatus, oom: Verdict) -> Option<Blame> {

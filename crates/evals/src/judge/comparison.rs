@@ -128,7 +128,9 @@ mod tests {
         assert!(!passes("numeric", json!(1), json!("one")));
         assert!(!passes("numeric", json!(1), json!("nan")));
         let numeric = Evaluator::parse("numeric").expect("an evaluator");
-        assert!(numeric.compare(&json!("one"), &json!(1)).is_err_and(|reason| reason.contains("not a number")));
+        assert!(
+            numeric.compare(&json!("one"), &json!(1)).is_err_and(|reason| reason.contains("not a number"))
+        );
     }
 
     #[test]

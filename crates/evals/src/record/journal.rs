@@ -51,7 +51,10 @@ impl PlanLine {
         if self.snakepit_eval != VERSION {
             return Some(format!("its version is {}, and ours is {VERSION}", self.snakepit_eval));
         } else if self.samples > samples {
-            return Some(format!("its data set has {} samples, but there are only {samples} now", self.samples));
+            return Some(format!(
+                "its data set has {} samples, but there are only {samples} now",
+                self.samples
+            ));
         } else if dataset.fingerprint_of_first(self.samples).as_ref() != Some(&self.dataset) {
             return Some(format!("its data set is a different one, with {} samples", self.samples));
         } else if self.evaluator != plan.evaluator.to_json() {

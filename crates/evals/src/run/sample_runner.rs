@@ -39,7 +39,8 @@ impl SampleRunner {
     pub(super) fn check(responder: &Responder, evaluator: &Evaluator) -> Result<(), EvalError> {
         if evaluator.asks_a_pool() && responder.judges.is_none() {
             let reason =
-                "it needs a pool, and the responder has none: add an engine with Responder::judges(&pit)".into();
+                "it needs a pool, and the responder has none: add an engine with Responder::judges(&pit)"
+                    .into();
             return Err(EvalError::Evaluator { what: evaluator.to_json().to_string(), reason });
         }
         Ok(())
@@ -124,7 +125,10 @@ impl SampleRunner {
         arguments: impl Fn() -> Args,
     ) -> Result<Json, SampleFailure> {
         let Some(caller) = &self.judges else {
-            return Err(SampleFailure::error(SampleStage::Judge, "the evaluator needs a pool, and the responder has none"));
+            return Err(SampleFailure::error(
+                SampleStage::Judge,
+                "the evaluator needs a pool, and the responder has none",
+            ));
         };
         let (stage, timeout) = (SampleStage::Judge, self.timeout);
         let question = PoolQuestion { command, pool, stage, sample, experiment: None, timeout };

@@ -6,7 +6,8 @@ use serde::{Serialize, Serializer};
 
 use super::builder::ValueBuilder;
 use super::handover::{self, Handed};
-use super::{Encoded, ValueError, blob, write};
+use super::scalar::blob;
+use super::{Encoded, ValueError, write};
 
 /// The arguments of a call in encoded form. The macro [`args!`](crate::args) builds them.
 ///

@@ -18,8 +18,6 @@
 
 mod any;
 mod args;
-mod bigint;
-mod blob;
 mod builder;
 mod decode;
 mod encode;
@@ -27,27 +25,25 @@ mod encoded;
 mod error;
 mod foreign;
 mod handover;
-#[cfg(feature = "jiff")]
-mod jiff;
 mod map;
 mod read;
+mod scalar;
 #[cfg(test)]
 mod tests;
 mod text;
-mod time;
 pub mod write;
 
 pub use any::Value;
 pub use args::Args;
 #[doc(hidden)]
 pub use args::ArgsBuilder;
-pub use bigint::{BigInt, DoesNotFit, ParseBigIntError};
-pub use blob::Blob;
 pub use builder::ValueBuilder;
 pub use encoded::Encoded;
 pub use error::{ValueError, ValueErrorKind};
 pub use map::Map;
-pub use time::{DateTime, NaiveDateTime, TimeError};
+pub use scalar::bigint::{BigInt, DoesNotFit, ParseBigIntError};
+pub use scalar::blob::Blob;
+pub use scalar::time::{DateTime, NaiveDateTime, TimeError};
 
 /// Byte strings of at least this length travel beside the value, as a body of the frame.
 pub const BODY_THRESHOLD: usize = 16 * 1024;

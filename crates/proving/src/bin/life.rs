@@ -59,7 +59,7 @@ fn main() -> Result<(), BoxedError> {
             tracing::subscriber::set_global_default(CountingSubscriber)?;
             Logging::default().for_program()
         }
-        other => return Err(format!("{other} is no way to live").into()),
+        other => return Err(format!("{other} is not a mode: use library, program or guest").into()),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(live(logging, worker, state_dir))?;

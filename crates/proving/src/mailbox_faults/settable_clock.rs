@@ -40,11 +40,11 @@ impl SettableClock {
     }
 
     fn change(&self, change: impl FnOnce(&mut ClockOffset)) {
-        change(&mut self.moved.lock().expect("nobody panics here"));
+        change(&mut self.moved.lock().expect("the lock is not poisoned"));
     }
 
     fn moved(&self) -> ClockOffset {
-        self.moved.lock().expect("nobody panics here").clone()
+        self.moved.lock().expect("the lock is not poisoned").clone()
     }
 
     /// Lets time pass.

@@ -16,7 +16,7 @@ use snakepit::mailbox::{
 /// Prints a line in a single write, so that a kill never leaves half of it.
 pub fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
-    out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).expect("somebody who reads");
+    out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).expect("a reader");
 }
 
 /// Returns the nanoseconds since the boot, which are the same in all processes.

@@ -93,7 +93,7 @@ impl Drop for SampleState {
 fn has_pidfs() -> bool {
     let has = snakepit_custody::probe().pidfs.is_ok();
     if !has {
-        snakepit_proving::unproven("the sample names processes by pidfs, which this kernel has not");
+        snakepit_proving::unproven("the sample identifies processes by pidfs, which this kernel lacks");
     }
     has
 }

@@ -12,7 +12,7 @@ const QUICK: [&str; 4] = ["--tier", "auto", "--fault", "kill-host,stop"];
 #[test]
 fn every_cell_is_as_promised_and_nothing_is_left_behind() {
     if !snakepit_proving::is_root() {
-        return snakepit_proving::unproven("the matrix of custody: only root makes all of its places");
+        return snakepit_proving::unproven("the matrix of custody: only root can create all of its places");
     }
     let words: &[&str] = if snakepit_proving::is_full() { &[] } else { &QUICK };
     let output = Command::new(env!("CARGO_BIN_EXE_matrix")).args(words).output().expect("start the matrix");

@@ -262,7 +262,7 @@ fn kill_rounds(all: usize, of_a_file: usize, at_once: usize, handled_by: Option<
     println!(
         "{lives} lives in {took:?}, killed at {kills:?}, {repeated} deliveries again, rules asked {fired:?}"
     );
-    assert!(kills.values().all(|kills| *kills > 0), "nobody was killed at some step: {kills:?}");
+    assert!(kills.values().all(|kills| *kills > 0), "no process was killed at some step: {kills:?}");
     assert!(repeated > 0, "nothing was ever delivered again");
 }
 

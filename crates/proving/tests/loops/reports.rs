@@ -114,7 +114,7 @@ fn kill_rounds(verb: &'static str, steps: &'static [(&'static str, u64)], all: u
         assert_no_runs(evaluation.dir.path());
     }
     println!("{evaluations} evaluations, killed at {kills:?}");
-    assert!(kills.values().all(|kills| *kills > 0), "nobody was killed at some step: {kills:?}");
+    assert!(kills.values().all(|kills| *kills > 0), "no process was killed at some step: {kills:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-"""Commands that are coroutines, beside those that are not."""
+"""Commands that are coroutines, and commands that are not."""
 
 import asyncio
 import itertools
@@ -34,7 +34,7 @@ async def count(n: int):
 
 @snakepit.command
 async def blobs(n: int, size: int, path: str):
-    """Writes down how many it has made before it sends each."""
+    """Records how many it has made before it sends each."""
     for number in range(n):
         with open(path, "w") as file:
             file.write(str(number + 1))
@@ -146,5 +146,5 @@ def runs_a_loop(path: str):
 
 @snakepit.command
 async def holds_the_interpreter():
-    """In a loop in C, which looks at no signals."""
+    """Runs a loop in C, which ignores signals."""
     sum(itertools.repeat(1, 1 << 40))

@@ -20,7 +20,7 @@ def echo(value):
 
 @snakepit.command
 def codec():
-    """Which codec it uses, and whether it could use msgspec."""
+    """Returns the codec in use, and whether msgspec is available."""
     return [snakepit.context()._runner.codec.name, importlib.util.find_spec("msgspec") is not None]
 
 

@@ -1,4 +1,4 @@
-"""Commands that take many calls at a time, as lists. With ASYNC=1 in the environment some of them are coroutines."""
+"""Commands that take many calls at a time, as lists. With ASYNC=1 in the environment, some of them are coroutines."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ def words(values):
 
 
 def hold_until(gate):
-    """Until the test makes this file."""
+    """Waits until the test creates this file."""
     while not os.path.exists(gate):
         time.sleep(0.001)
 
@@ -31,7 +31,7 @@ def pid():
 
 @snakepit.command(batch=8, window="30s")
 def hold(x, path, gate):
-    """Says what it was given, and waits for the test."""
+    """Records its inputs, and waits for the test."""
     mark(path[0], words(x))
     try:
         hold_until(gate[0])
@@ -58,7 +58,7 @@ if os.environ.get("ASYNC"):
 
 @snakepit.command(batch=8, window="2ms")
 def size(x):
-    """How many calls came with each."""
+    """Returns, for each call, how many calls came together."""
     return [len(x)] * len(x)
 
 
@@ -84,7 +84,7 @@ def unsendable(x):
 
 @snakepit.command(batch=8, window="2ms")
 def poison(x, path, gate):
-    """Raises for -1 and dies of -2, after it has said what it was given."""
+    """Raises for -1 and dies of -2, after it has recorded its inputs."""
     mark(path[0], words(x))
     hold_until(gate[0])
     if -1 in x:
@@ -116,7 +116,7 @@ def text(length):
 
 @snakepit.command(batch=8, window="2ms")
 def dies_for_a_while(x, path, gate, times):
-    """As `poison`, but dies only the first times that it is given -2."""
+    """Like `poison`, but dies only the first times that it gets -2."""
     mark(path[0], words(x))
     hold_until(gate[0])
     if -2 in x:

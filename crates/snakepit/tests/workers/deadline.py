@@ -1,4 +1,4 @@
-"""Commands that look at their time."""
+"""Commands that check their deadline."""
 
 import time
 

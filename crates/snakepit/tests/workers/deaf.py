@@ -1,7 +1,7 @@
-"""A worker that is asked to end: it does not hear it, or writes down that it did.
+"""A worker that ignores requests to end, or records them.
 
-DEAF=1: SIGTERM is ignored, and the hook for the end never returns. NOTES=path: both leave a line there; after that line the
-hook takes PAUSE seconds.
+DEAF=1: SIGTERM is ignored, and the stop hook never returns. NOTES=path: both leave a line in the file; after its line,
+the hook takes PAUSE seconds.
 """
 
 import os
@@ -57,7 +57,7 @@ def hang(path: str):
 
 @snakepit.command
 def child(path: str):
-    """Starts a process in the worker's group that writes down a SIGTERM and lives on. Returns once it listens."""
+    """Starts a process in the worker's group that records a SIGTERM and lives on. Returns once it listens."""
     code = (
         "import signal, sys, time\n"
         "def heard(*_): open(sys.argv[1], 'a').write('child heard\\n')\n"

@@ -1,4 +1,4 @@
-"""Tells where it runs and what it finds there."""
+"""Reports where it runs and what it finds there."""
 
 import importlib
 import os

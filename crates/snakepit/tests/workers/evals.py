@@ -1,4 +1,4 @@
-"""Commands that the tests of evaluations ask."""
+"""Commands for the tests of evaluations."""
 
 import os
 import time
@@ -8,7 +8,7 @@ import snakepit
 
 @snakepit.command
 def double(n):
-    """Wrong, slow, broken or deadly where the question says so."""
+    """Is wrong, slow, broken or deadly if the question says so."""
     if n == "raise":
         raise ValueError("cannot double that")
     if n == "hang":
@@ -20,7 +20,7 @@ def double(n):
 
 @snakepit.command
 def named(n, bias: int = 0):
-    """Answers by the experiment that it is asked in."""
+    """Answers according to the experiment."""
     experiment = snakepit.context().metadata["experiment"]
     return n + bias if experiment == "good" else n + 1
 

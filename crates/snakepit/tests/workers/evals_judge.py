@@ -1,4 +1,4 @@
-"""Evaluators in a file of their own."""
+"""Evaluators in a separate file."""
 
 import os
 

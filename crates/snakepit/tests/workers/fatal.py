@@ -1,4 +1,4 @@
-"""Commands that kill their worker for so many runs, counted in a file, and then no more."""
+"""Commands that kill their worker for so many runs, counted in a file, and not after that."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import snakepit
 
 
 def run(path):
-    """Which run this is; the first is 1."""
+    """Returns the number of this run; the first is 1."""
     with open(path, "ab") as file:
         file.write(b"x")
         return file.tell()

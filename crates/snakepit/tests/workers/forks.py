@@ -1,4 +1,4 @@
-"""Commands that make processes, in all the ways that Python has."""
+"""Commands that create processes, in all the ways that Python offers."""
 
 import multiprocessing
 import os
@@ -24,7 +24,7 @@ def echo(value):
 
 @snakepit.command
 def fork(way: str):
-    """How the child ends that does this."""
+    """Returns how a child ends that does this."""
     pid = os.fork()
     if pid:
         return status_of(pid)
@@ -55,7 +55,7 @@ def pool(method: str):
 
 @snakepit.command
 def leave(way: str):
-    """A process that nobody ends: its pid."""
+    """Leaves a process behind, and returns its pid."""
     if way != "fork in a session of its own":
         process = multiprocessing.get_context(way).Process(target=time.sleep, args=(1000,))
         process.start()

@@ -1,4 +1,5 @@
-"""Crashes as a file says: at its import, right after it got ready, or in its first call. Counts its starts in another."""
+"""Crashes as a file says: at its import, right after it became ready, or in its first call. Counts its starts in
+another."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Says that it is ready, and is no server of gRPC. Usage: grpc_odd.py garbage|closes|http"""
+"""Announces that it is ready, but is not a gRPC server. Usage: grpc_odd.py garbage|closes|http"""
 
 import json
 import os

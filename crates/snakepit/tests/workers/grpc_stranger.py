@@ -1,6 +1,7 @@
-"""A server of gRPC without the SDK's loop: what somebody else would write, well or badly. Usage: grpc_stranger.py [HOW]
+"""A gRPC server without the SDK's loop, correct or faulty, as other people would write it. Usage: grpc_stranger.py
+[HOW]
 
-Of the SDK it has the messages only, which others compile from spec/snakepit.proto.
+It uses only the messages of the SDK, which others would compile from spec/snakepit.proto.
 """
 
 import json
@@ -111,5 +112,5 @@ where = {"socket": address[len("unix:"):]} if address.startswith("unix:") else {
 print(json.dumps({"status": "ready", **where, "pid": os.getpid()}), flush=True)
 print(json.dumps({"status": "ready", **where, "pid": 1}), flush=True)
 server.wait_for_termination()
-# It serves no more, and does not go.
+# It serves no more, and does not end.
 signal.pause()

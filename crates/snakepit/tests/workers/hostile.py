@@ -1,4 +1,4 @@
-"""Commands that go wrong in every way, for a worker that does one call at a time."""
+"""Commands that go wrong in every way, for a worker that executes one call at a time."""
 
 import ctypes
 import importlib.util
@@ -28,7 +28,7 @@ def pid():
 
 @snakepit.command
 def codec():
-    """Which codec it uses, and whether it could use msgspec."""
+    """Returns the codec in use, and whether msgspec is available."""
     return [snakepit.context()._runner.codec.name, importlib.util.find_spec("msgspec") is not None]
 
 
@@ -43,7 +43,7 @@ marks = {}
 
 @snakepit.command
 def mark(path: str, key: str):
-    """Leaves a line: a call that is run twice leaves two. Quick, so that the engine sends it ahead."""
+    """Leaves a line, so a call that runs twice leaves two. Quick, so that the engine sends it ahead."""
     if path not in marks:
         marks[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(marks[path], key.encode() + b"\n")
@@ -60,7 +60,7 @@ def mark_and_sleep(path: str, key: str, seconds: float):
 
 @snakepit.command
 def ignore_term():
-    """From now on only KILL ends it."""
+    """From now on, only KILL ends the worker."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
@@ -118,7 +118,7 @@ def end(how: str):
 
 
 class Nest:
-    """Recursion through C code, which uses up the stack of the process."""
+    """Recursion through C code, which exhausts the stack of the process."""
 
     def __getattr__(self, name):
         return getattr(self, name + "x")
@@ -130,7 +130,7 @@ def overflow(depth):
 
 @snakepit.command
 def family(count: int):
-    """Children in sessions of their own; they outlive everything that is only polite."""
+    """Starts children in sessions of their own, which outlive everything but force."""
     sleeper = [sys.executable, "-c", "import signal; signal.signal(15, 1); signal.pause()"]
     return [subprocess.Popen(sleeper, start_new_session=True).pid for _ in range(count)]
 
@@ -151,14 +151,14 @@ def says(text: str):
 
 @snakepit.command
 def fork_and_return():
-    """The child comes back from the command, too."""
+    """The child also returns from the command."""
     return os.fork() == 0
 
 
 @snakepit.command
 def holds_the_gil(seconds: int):
     libc = ctypes.PyDLL(None)
-    # A signal, such as the one that asks for the stack, cuts a sleep short.
+    # A signal, such as the one that requests the stack, interrupts a sleep.
     while seconds > 0:
         seconds = libc.sleep(seconds)
 
@@ -171,15 +171,15 @@ def time_of_power():
 
 @snakepit.command
 def powers(seconds: int):
-    """Holds the GIL and computes: one power that takes about so long."""
-    # The quickest of some: one that had to wait for the CPU would make it far too short.
+    """Holds the GIL and computes: one power that takes about that long."""
+    # The quickest of several: one that had to wait for the CPU would make the power far too short.
     took = min(time_of_power() for _ in range(5))
     pow(3, int(500_000 * (seconds / took) ** (1 / 1.585)))
 
 
 @snakepit.command
 def busy(path: str):
-    """Pure Python that never waits; tells how it ended."""
+    """Pure Python that never waits. Records how it ended."""
     mark(path, "started")
     number = 0
     try:
@@ -202,7 +202,7 @@ def sleepy(path: str):
 
 @snakepit.command
 def watchful(path: str):
-    """Looks at the flag."""
+    """Checks the flag."""
     mark(path, "started")
     while not snakepit.context().cancelled:
         time.sleep(0.001)
@@ -212,7 +212,7 @@ def watchful(path: str):
 
 @snakepit.command
 def waits_for_term(path: str):
-    """Swallows the exception; ends at TERM."""
+    """Swallows the exception, but ends on TERM."""
 
     def on_term(number, frame):
         mark(path, "TERM")
@@ -246,7 +246,7 @@ def count(n: int):
 
 @snakepit.command
 def counted(path: str):
-    """Without an end; a file shows how far it is."""
+    """Streams without end; a file shows its progress."""
     try:
         number = 0
         while True:
@@ -273,7 +273,7 @@ def bad_result():
 
 @snakepit.command
 def blobs(n: int, size: int, path: str):
-    """Writes down how many it has made before it sends each."""
+    """Records how many it has made before it sends each."""
     for number in range(n):
         with open(path, "w") as file:
             file.write(str(number + 1))
@@ -294,14 +294,14 @@ def dying_stream(good: int):
 
 @snakepit.command
 def memory():
-    """The resident memory of this process, in KiB."""
+    """Returns the resident memory of this process, in KiB."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 
 
 @snakepit.command
 def sleeps_in_c(seconds: int):
-    """Holds the GIL until a signal cuts the sleep short."""
+    """Holds the GIL until a signal interrupts the sleep."""
     return ctypes.PyDLL(None).sleep(seconds)
 
 

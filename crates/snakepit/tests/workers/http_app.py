@@ -1,7 +1,7 @@
 """A web application that knows nothing of Snakepit: it prints no ready line, and has routes of its own.
 
-`--uds PATH` or `--port PORT` says where it listens, `--log PATH` where it notes each request. `--unready N`: it answers
-`/healthz` with 503 so often before it is ready. `--silent`: it never listens.
+`--uds PATH` or `--port PORT` sets where it listens, `--log PATH` where it records each request. `--unready N`: it
+answers `/healthz` with 503 that many times before it is ready. `--silent`: it never listens.
 """
 
 import argparse
@@ -20,7 +20,7 @@ TEXT = "aä€😀 "
 
 
 def bomb():
-    """About a megabyte that stands for a quarter of a gigabyte."""
+    """About a megabyte that expands to a quarter of a gigabyte."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     zeros = bytes(1 << 20)
     return b"".join(packer.compress(zeros) for _ in range(256)) + packer.flush()

@@ -1,4 +1,4 @@
-"""A web server on an event loop, with the standard library alone: one call that blocks the loop blocks them all."""
+"""A web server on an event loop, with only the standard library. A call that blocks the loop blocks all calls."""
 
 import asyncio
 import json

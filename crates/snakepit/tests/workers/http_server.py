@@ -1,8 +1,9 @@
-"""A worker that serves HTTP with nothing but the standard library: `port`, or `socket` with the path of one.
+"""A worker that serves HTTP with only the standard library: `port`, or `socket` with a path.
 
-`own_socket`: the socket that the host offers. `v6`: a port of the other loopback. `forked`: a child serves. `announces` with a
-port: it names that port and listens nowhere. `port` with a path: only the first one that is started with it serves. `deaf`: a port, and SIGTERM is ignored. `notes` with a
-path: a port, and each SIGTERM leaves a line there and is ignored otherwise.
+`own_socket`: the socket that the host offers. `v6`: a port of the other loopback. `forked`: a child serves. `announces`
+with a port: it announces that port and listens nowhere. `port` with a path: only the first worker that is started with
+this path serves. `deaf`: a port, and SIGTERM is ignored. `notes` with a path: a port, and each SIGTERM leaves a line in
+that file and is ignored otherwise.
 """
 
 import http.server
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 
-# Taken out, so that what this worker starts does not have it.
+# Removed, so that processes started by this worker do not have it.
 SECRET = os.environ.pop("SNAKEPIT_SECRET")
 
 
@@ -140,7 +141,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     def command_raw(self, args):
-        # What stands in `pieces` as latin-1, each for itself.
+        # Each of the `pieces` is sent separately, as latin-1.
         for piece in args["pieces"]:
             self.wfile.write(piece.encode("latin-1"))
             self.wfile.flush()
@@ -186,7 +187,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 def main():
     ready = {"status": "ready", "pid": os.getpid(), "commands": ["echo"]}
     if sys.argv[1] == "port" and len(sys.argv) > 2:
-        # The first to make this file serves, the others do not start.
+        # The first worker that creates this file serves; the others do not start.
         open(sys.argv[2], "x").close()
     if sys.argv[1] == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Commands that leave memory behind, and such that do not."""
+"""Commands that leak memory, and commands that do not."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def tidy(value=None):
 
 @snakepit.command
 def child_leaks(mib: int):
-    """The memory is a child's."""
+    """The memory belongs to a child."""
     code = f"x = b'x' * ({mib} << 20); print(flush=True); import time; time.sleep(600)"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     child.stdout.readline()

@@ -1,4 +1,4 @@
-"""A worker without the SDK that speaks spec/stdio.md, well or badly: one call at a time."""
+"""A worker without the SDK that speaks spec/stdio.md, correctly or not: one call at a time."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def serve(call):
         say(id=id, result="said")
         print("a word after", flush=True)
     elif command == "raw":
-        # What stands in `bytes` as latin-1, with the call's id in it.
+        # Sends `bytes` as latin-1, with the call's id inserted.
         sys.stdout.buffer.write(args["bytes"].replace("ID", str(id)).encode("latin-1"))
         sys.stdout.buffer.flush()
         if args.get("then"):

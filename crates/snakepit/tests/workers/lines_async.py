@@ -1,4 +1,5 @@
-"""A worker of lines on an event loop, without the SDK: several calls at a time, unless one of them blocks the loop."""
+"""A worker that speaks lines of JSON on an event loop, without the SDK: several calls at a time, unless one blocks
+the loop."""
 
 import asyncio
 import json

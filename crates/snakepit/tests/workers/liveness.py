@@ -1,4 +1,4 @@
-"""Commands that wait, compute or hang, in Python and in C; each tells the host that it has begun."""
+"""Commands that wait, compute or hang, in Python and in C. Each reports to the host that it has begun."""
 
 import ctypes
 import os
@@ -32,14 +32,14 @@ def spin(seconds: float):
 
 @snakepit.command
 def hold_the_gil(seconds: float):
-    """In C, without CPU."""
+    """In C, without using the CPU."""
     begun()
     ctypes.PyDLL(None).usleep(int(seconds * 1e6))
 
 
 @snakepit.command
 def hang_in_c(seconds: float):
-    """In C, without CPU, and for ever: unlike a sleep, a read goes on after a signal."""
+    """In C, forever, without using the CPU. Unlike a sleep, a read goes on after a signal."""
     begun()
     ctypes.PyDLL(None).read(os.pipe()[0], ctypes.create_string_buffer(1), 1)
 
@@ -52,9 +52,9 @@ def time_of_power(bits):
 
 @snakepit.command
 def big_power(seconds: float):
-    """In C, with CPU: one power that takes about so long."""
+    """In C, using the CPU: one power that takes about that long."""
     bits = 1 << 20
-    # The quickest of some: one that had to wait for the CPU would make it far too short.
+    # The quickest of several: one that had to wait for the CPU would make the power far too short.
     took = min(time_of_power(bits) for _ in range(3))
     # Karatsuba: twice as many digits take three times as long.
     while took < seconds:

@@ -1,4 +1,4 @@
-"""A worker that never does anything without a word."""
+"""A worker that prints something whatever it does."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ print("imported")
 
 @snakepit.command
 def say(text: str):
-    """On both streams and in the log."""
+    """Writes to both streams and to the log."""
     print(f"out {text}")
     print(f"err {text}", file=sys.stderr)
     snakepit.context().log("info", f"log {text}")
@@ -55,7 +55,7 @@ def die(text: str):
 
 @snakepit.command
 def fail_with_a_traceback(text: str):
-    """As a program does that logs what it raises."""
+    """Fails like a program that logs what it raises."""
     try:
         raise KeyError(text)
     except KeyError:
@@ -74,7 +74,7 @@ def print_and_sleep(lines: int, path: str):
 
 @snakepit.command
 def draw_and_sleep(path: str):
-    """A progress bar that does not come to its end."""
+    """Draws a progress bar that does not reach its end."""
     for number in range(50):
         print(f"\r{number} %", end="", file=sys.stderr, flush=True)
     with open(path, "w") as file:
@@ -84,7 +84,7 @@ def draw_and_sleep(path: str):
 
 @snakepit.command
 def panic(reason: list, frames: int):
-    """Ends as programs of other languages do, with a long backtrace."""
+    """Ends like programs in other languages, with a long backtrace."""
     for line in reason:
         print(line, file=sys.stderr)
     for number in range(frames):

@@ -1,4 +1,4 @@
-"""Does not start while a file says so, and dies of its device when it is told to."""
+"""Does not start while a file says so, and dies of its device on request."""
 
 import os
 import sys

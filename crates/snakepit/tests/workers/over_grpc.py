@@ -1,4 +1,4 @@
-"""Commands for the tests of gRPC. Nothing in here knows it."""
+"""Commands for the tests of gRPC. Nothing in this file knows about gRPC."""
 
 import os
 import sys
@@ -66,7 +66,7 @@ def count(n: int):
 
 @snakepit.command
 def flood(path: str, size: int):
-    """Streams without end, and writes down how far it is."""
+    """Streams without end, and records its progress."""
     made = 0
     while True:
         made += 1
@@ -77,7 +77,7 @@ def flood(path: str, size: int):
 
 @snakepit.command
 def watchful(path: str):
-    """Until it sees that nobody wants it any more."""
+    """Runs until it sees that its caller is gone."""
     _note(path, "started")
     while not snakepit.context().cancelled:
         time.sleep(0.002)
@@ -86,7 +86,7 @@ def watchful(path: str):
 
 @snakepit.command
 def busy(path: str):
-    """Looks at nothing: an exception must be raised in it."""
+    """Checks nothing, so an exception must be raised in it."""
     _note(path, "started")
     try:
         while True:

@@ -1,6 +1,6 @@
-"""Makes packages out of nothing, so that tests install them without a network: packages.py DIRECTORY
+"""Generates packages, so that tests can install them without a network: packages.py DIRECTORY
 
-`tiny-package` 1.0 and 2.0 are wheels. `slow-package` 1.0 is an sdist whose build notes itself in $SLOW_LOG and takes
+`tiny-package` 1.0 and 2.0 are wheels. `slow-package` 1.0 is an sdist whose build records itself in $SLOW_LOG and takes
 $SLOW_SECONDS.
 """
 

@@ -1,4 +1,4 @@
-"""A command that takes as long as the test wants, and tells that it makes progress."""
+"""A command that takes as long as the test wants, and reports progress."""
 
 import os
 import time

@@ -1,4 +1,5 @@
-"""A worker without the SDK that starts fast and behaves: `work(key, ms)` writes the key down, takes its time, answers it."""
+"""A worker without the SDK that starts fast and behaves: `work(key, ms)` records the key, takes its time, and
+returns the key."""
 
 import os
 import select
@@ -26,7 +27,7 @@ def send(kind, call=0, payload=b""):
 
 
 def value(raw, at):
-    """A small MessagePack value, and where the next one begins."""
+    """Returns a small MessagePack value, and where the next one begins."""
     kind = raw[at]
     if kind < 0x80:
         return kind, at + 1
@@ -37,7 +38,7 @@ def value(raw, at):
         size, at = (kind - 0xA0, at + 1) if kind != 0xD9 else (raw[at + 1], at + 2)
         return raw[at : at + size].decode(), at + size
     if 0x80 <= kind <= 0x9F:
-        # Of a map, keys and values one after the other.
+        # The keys and values of a map alternate.
         count, items, at = (kind & 0x0F) * (2 if kind < 0x90 else 1), [], at + 1
         for _ in range(count):
             item, at = value(raw, at)
@@ -47,7 +48,7 @@ def value(raw, at):
 
 
 def read(patience):
-    """Takes in what the host has sent, waiting for it so long."""
+    """Reads what the host has sent, and waits up to this time for it."""
     global received, draining
     if not select.select([sock], [], [], patience)[0]:
         return

@@ -1,4 +1,4 @@
-"""A worker without the SDK, which breaks spec/wire.md in the way that its argument names."""
+"""A worker without the SDK that violates spec/wire.md in the way that its argument names."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def send(*frames):
 
 
 def read():
-    """The next frame of the host: kind, call, payload. Ends the process with the socket."""
+    """Returns the next frame of the host: kind, call, payload. Ends the process when the socket ends."""
     global received
     while True:
         if len(received) >= 16:
@@ -45,7 +45,7 @@ def text(string):
 
 
 def ready(features=()):
-    """The introduction of a worker with one command, `any`."""
+    """Returns the introduction of a worker with one command, `any`."""
     message = b"\x85" + text("protocol") + b"\x01" + text("pid") + b"\xce" + struct.pack(">I", os.getpid())
     message += text("commands") + b"\x91" + text("any") + text("language") + text("raw")
     message += text("features") + bytes([0x90 + len(features)]) + b"".join(map(text, features))
@@ -53,7 +53,7 @@ def ready(features=()):
 
 
 def call():
-    """The next call; other frames are passed over, DRAIN is obeyed."""
+    """Returns the next call. Skips other frames, and obeys DRAIN."""
     while True:
         kind, number, payload = read()
         if kind == DRAIN:
@@ -69,7 +69,7 @@ def forever():
 
 
 def serve():
-    """From here on it behaves."""
+    """Behaves correctly from here on."""
     while True:
         number, _ = call()
         send(frame(RESULT, number, text("ok")))
@@ -113,18 +113,19 @@ def ready_twice_later():
 
 
 def results(call, numbers, flags=0):
-    """RESULTS whose entries are good, and small numbers."""
+    """Returns a RESULTS with good entries, which are small numbers."""
     entries = b"".join(b"\x92\xc3" + bytes([number]) for number in numbers)
     return frame(RESULTS, call, bytes([0x90 + len(numbers)]) + entries, flags=flags)
 
 
 def ask(call, number, tool, args=b"\x80", options=b""):
-    """A HOST_CALL."""
+    """Returns a HOST_CALL."""
     payload = b"\xce" + struct.pack(">I", number) + text(tool) + args + options
     return frame(HOST_CALL, call, (b"\x94" if options else b"\x93") + payload)
 
 
-# What each answers to its first call, given the call's number. Afterwards it lives on, if it is let.
+# The answer of each mode to its first call, given the call's number. Afterwards the worker lives on, if the host lets
+# it.
 ANSWERS = {
     "garbage": lambda n: b"HTTP/1.1 500 Internal Server Error\r\n\r\n",
     "zeros": lambda n: bytes(64),
@@ -162,24 +163,24 @@ ANSWERS = {
 
 
 def nils(count):
-    """A list that takes a byte an entry on the wire, and much more in memory."""
+    """Returns a list that takes one byte per entry on the wire, and much more in memory."""
     return b"\xdd" + struct.pack(">I", count) + b"\xc0" * count
 
 
 def integers(bytes_in_all):
-    """Integers of 4 KiB, whose decimal digits take long to find."""
+    """Returns integers of 4 KiB, whose decimal digits take long to compute."""
     one = b"\xc8" + struct.pack(">H", 4096) + b"\x01" + b"\x5a" * 4096
     count = bytes_in_all // len(one)
     return b"\xdd" + struct.pack(">I", count) + one * count
 
 
 def body_named_often(times, size):
-    """A byte string that a list names again and again."""
+    """Returns a list that refers to the same byte string again and again."""
     head = b"\xdd" + struct.pack(">I", times) + (b"\xd7\x05" + struct.pack("<II", 0, size)) * times
     return struct.pack("<I", len(head)) + head + bytes(size)
 
 
-# Frames that are short on the wire and cost much in memory or time. A good answer follows each.
+# Frames that are short on the wire and cost much memory or time. A good answer follows each.
 COSTLY = {
     "log_of_nils": lambda n: frame(LOG, n, b"\x93" + text("info") + text("nils") + nils(20 << 20)),
     "log_of_integers": lambda n: frame(LOG, n, b"\x93" + text("info") + text("digits") + integers(64 << 20)),
@@ -205,7 +206,7 @@ def answers_unread():
     """Answers calls by guessing their numbers, and reads nothing."""
     send(ready())
     first = call()[0]
-    # The host drops what it does not know: all are said again and again.
+    # The host drops what it does not know, so all answers are repeated again and again.
     answers = [frame(RESULT, number, text("ok")) for number in range(first, first + 500)]
     try:
         while True:
@@ -265,7 +266,7 @@ def ignores_everything():
 
 
 def deaf():
-    """Gets ready and never reads again."""
+    """Becomes ready, and never reads again."""
     send(ready())
     forever()
 
@@ -283,14 +284,15 @@ def family():
 
 
 def poison():
-    """Says that it keeps the slate, and dies of every call without having marked it."""
+    """Claims to keep the slate, but dies of every call without having recorded it."""
     send(ready(["slate"]))
     call()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def breaks_and_goes_on():
-    """After some calls it breaks the protocol, and goes on as if nothing was. Writes down each call that it begins."""
+    """Violates the protocol after some calls, and goes on as if nothing had happened. Records each call that it
+    begins."""
     marks = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     send(ready())
     begun = 0
@@ -344,7 +346,7 @@ def dies_after_all_that_it_started():
 
 
 def dies_after_some_unsaid():
-    """Answers one of which the slate says that it was never started."""
+    """Answers a call that, according to the slate, was never started."""
     send(ready(["slate"]))
     number, _ = call()
     send(results(number, [1], MORE))
@@ -358,7 +360,7 @@ def says_bye_early():
 
 
 def tool_flood():
-    """Asks for a tool ten thousand times and reads no answer."""
+    """Calls a tool ten thousand times, and reads no answer."""
     send(ready())
     number, _ = call()
     for index in range(10_000):
@@ -368,7 +370,7 @@ def tool_flood():
 
 
 def endless_tool_flood():
-    """Asks for a tool without end, and reads nothing."""
+    """Calls a tool without end, and reads nothing."""
     send(ready())
     number, _ = call()
     index = 0
@@ -378,7 +380,8 @@ def endless_tool_flood():
 
 
 def asks_for_too_much():
-    """The answer to one tool call too many, and to the next one, after it has given another one up."""
+    """Answers with the host's reply to one tool call too many, and to the next one, after it has given up another
+    one."""
     send(ready())
     number, _ = call()
     send(*(ask(number, index, "slow") for index in range(1025)))
@@ -389,7 +392,7 @@ def asks_for_too_much():
 
 
 def asks_with_too_many_bytes():
-    """Seventeen arguments of a MiB, less a little; the answer to the last."""
+    """Sends seventeen arguments of nearly a MiB each, and answers with the host's reply to the last."""
     send(ready())
     number, _ = call()
     size = (1 << 20) - 100
@@ -401,7 +404,7 @@ def asks_with_too_many_bytes():
 
 
 def uses_an_id_again():
-    """The same id for one tool call after the other: once answered or cancelled, it is free."""
+    """Uses the same id for one tool call after another: once answered or cancelled, it is free."""
     send(ready())
     number, _ = call()
     for _ in range(2000):
@@ -415,7 +418,7 @@ def uses_an_id_again():
 
 
 def deaf_to_a_stream():
-    """Takes a stream with all the credit that there is, grants it once more, and reads nothing of it."""
+    """Takes a stream with the highest possible credit, grants it again, and reads nothing of it."""
     send(ready())
     number, _ = call()
     credit = b"\xce" + struct.pack(">I", 0xFFFFFFFF) + b"\xcf" + struct.pack(">Q", 0xFFFFFFFFFFFFFFFF)
@@ -425,7 +428,7 @@ def deaf_to_a_stream():
 
 
 def deaf_to_tools():
-    """Asks for much, as often as it may, and reads nothing of it."""
+    """Requests as much as it may, and reads nothing of it."""
     send(ready())
     number, _ = call()
     send(*(ask(number, index, "large") for index in range(1024)))

@@ -72,7 +72,7 @@ def die():
 
 @snakepit.command
 def store_of(session: str, tool: str, key: str = "", value=None):
-    """Names a session of its choice, as the SDK would not."""
+    """Names an arbitrary session, which the SDK would not do."""
     args = {"session": session, "key": key, "value": value}
     return snakepit.context().host.call(f"snakepit.session.{tool}", **args)
 

@@ -1,4 +1,5 @@
-"""A worker that dies by itself: LIVES is "1.1-1.5", in seconds, or the same is in the file LIVES_IN; "never" does not start."""
+"""A worker that dies by itself. LIVES, or the file LIVES_IN, is "1.1-1.5", in seconds, or "never", which does not
+start."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Commands for a worker that does several calls at a time, in threads."""
+"""Commands for a worker that executes several calls at a time, in threads."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Commands that ask the host."""
+"""Commands that call tools of the host."""
 
 import time
 
@@ -51,7 +51,7 @@ def read_between(tool: str, between: str, items: int):
 
 @snakepit.command
 def read_to_error(tool: str, then: str):
-    """Reads until the stream fails, and calls another tool then."""
+    """Reads until the stream fails, and then calls another tool."""
     host = snakepit.context().host
     try:
         list(host.stream(tool))
@@ -69,7 +69,7 @@ def error_of(tool: str, args: dict):
 
 @snakepit.command
 def down(levels: int):
-    """Asks the host to call this command again, one level less."""
+    """Asks the host to call this command again, one level deeper."""
     if levels == 0:
         return 0
     return 1 + snakepit.context().host.call("down", levels=levels - 1)

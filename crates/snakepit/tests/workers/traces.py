@@ -1,4 +1,4 @@
-"""Commands that say which trace they belong to. With ASYNC=1 in the environment some of them are coroutines."""
+"""Commands that report which trace they belong to. With ASYNC=1 in the environment, some of them are coroutines."""
 
 import os
 
@@ -23,7 +23,7 @@ def everywhere(n: int):
 
 @snakepit.command
 def spans():
-    """What the code is inside of: before, in a span, in a span of that, and after."""
+    """Returns the trace context before a span, in it, in a span of that, and after it."""
     seen = [snakepit.trace_context()]
     with snakepit.span("outer", rows=3) as outer:
         outer.set(kind="test")
@@ -42,7 +42,7 @@ def fails_in_a_span():
 
 @snakepit.command
 def ask(tool: str):
-    """Asks a tool from inside a span."""
+    """Calls a tool from inside a span."""
     with snakepit.span("asking"):
         return [snakepit.trace_context(), snakepit.context().host.call(tool), snakepit.trace_context()]
 
@@ -59,7 +59,7 @@ def together(value):
 
 @snakepit.command(batch=8, window="50ms")
 def each_alone(value):
-    """A batch that has to be done one by one."""
+    """A batch that must be executed one by one."""
     if len(value) > 1:
         raise ValueError("one at a time")
     return [snakepit.trace_context()]
@@ -70,7 +70,7 @@ if os.environ.get("ASYNC"):
 
     @snakepit.command
     async def meet(n: int):
-        """Tasks of the same loop, each in its own trace."""
+        """Runs tasks of the same loop, each in its own trace."""
         seen = [snakepit.trace_context()]
         for _ in range(n):
             with snakepit.span("step"):

@@ -22,7 +22,7 @@ impl Subject for MockSubject {
 
     fn capability(&self, feature: Feature) -> Capability {
         match feature {
-            Feature::Processes => Capability::Absent("a mock is no process"),
+            Feature::Processes => Capability::Absent("a mock is not a process"),
             Feature::Prints => Capability::Absent("what a mock prints is the host's"),
             Feature::Deadline | Feature::Sessions | Feature::Metadata | Feature::Tools => {
                 Capability::Absent("a mock's function sees its arguments only")

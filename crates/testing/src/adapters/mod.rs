@@ -11,22 +11,13 @@
 //! Each check starts its own engine in its own directory, and panics if something does not hold. At its end, it proves
 //! that nothing is left, that `init` ran once, and that each worker that became ready was terminated exactly once.
 
-mod calls;
-mod cancels;
-mod deaths;
-mod endings;
-mod errors;
-mod lives;
+mod checks;
 mod mock;
 mod recording;
-mod start;
-mod stops;
-mod streams;
 mod subject;
 mod test_engine;
 #[cfg(test)]
 mod tests;
-mod values;
 
 use std::fmt;
 
@@ -95,7 +86,7 @@ macro_rules! checks {
     ($dollar:tt first: [$($first:ident)*] $($module:ident: [$($name:ident)*])*) => {
         /// All checks.
         pub const CHECKS: &[Check] = &[$($(
-            Check { name: stringify!($name), check: |subject| Box::pin($module::$name(subject)) },
+            Check { name: stringify!($name), check: |subject| Box::pin(checks::$module::$name(subject)) },
         )*)*];
 
         /// Defines a test for each check, with the [`Subject`](crate::adapters::Subject) that the expression makes.

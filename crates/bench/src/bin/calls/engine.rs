@@ -121,7 +121,7 @@ pub(crate) fn start(
 
 #[cfg_attr(
     feature = "peers",
-    expect(clippy::unnecessary_wraps, reason = "without the peers there is none over gRPC")
+    expect(clippy::unnecessary_wraps, reason = "it returns None without the feature")
 )]
 fn pool(python: &BenchPython, worker: PythonWorker, over: CallTransport) -> Option<PoolOptions> {
     let plain = |script| [python.path().to_owned(), BenchPython::script(script)];

@@ -49,7 +49,7 @@ impl CompareArguments {
         let [old, new] = [&words[0], &words[1]].map(PathBuf::from);
         for dir in [&old, &new] {
             if !dir.is_dir() {
-                return Err(format!("{} is no directory; {USAGE}", dir.display()).into());
+                return Err(format!("{} is not a directory; {USAGE}", dir.display()).into());
             }
         }
         Ok(Self { old, new, rounds, effort, programs })

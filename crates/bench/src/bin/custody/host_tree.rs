@@ -86,7 +86,7 @@ impl HostTree {
         let while_alive = Timespec::try_from(Duration::from_millis(20))?;
         match poll(&mut host, Some(&while_alive))? {
             0 => Ok(()),
-            _ => Err("the host died by itself".into()),
+            _ => Err("the host died before it was killed".into()),
         }
     }
 }

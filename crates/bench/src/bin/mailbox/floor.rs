@@ -163,7 +163,7 @@ pub(crate) fn receive_until_stopped(connection: &Connection, batch: usize) -> Be
     loop {
         let found = lease(connection, batch)?;
         if found.is_empty() {
-            #[expect(clippy::disallowed_methods, reason = "what is measured looks again and again")]
+            #[expect(clippy::disallowed_methods, reason = "the measured code polls")]
             std::thread::sleep(Duration::from_millis(1));
             continue;
         }

@@ -14,7 +14,7 @@ fn a_limit_is_raised_step_by_step_and_nobody_is_asked_twice() {
     let done = finish(&mut fixture.eval(&["--json", "--resume", "--limit", "10"]));
     let report: Json = serde_json::from_str(&done.assert_status(0).stdout).expect("JSON");
     assert_eq!((&report["samples"], &report["complete"]), (&json!(10), &json!(true)));
-    assert!(done.stderr.contains("5 of 10 results are there already"), "{done:?}");
+    assert!(done.stderr.contains("5 of 10 results exist already"), "{done:?}");
     let whole = fixture.report(&["--resume"]);
     assert_eq!(whole["experiments"][0]["counts"]["passed"], 14);
     let untroubled = EvalFixture::new();

@@ -97,7 +97,7 @@ fn interrupted_it_says_how_to_go_on() {
     fixture.scene.assert_nothing_is_alive();
     let done = finish(&mut fixture.eval(&["--resume"]));
     done.assert_status(0);
-    assert!(done.stderr.contains("4 of 16 results are there already"), "{done:?}");
+    assert!(done.stderr.contains("4 of 16 results exist already"), "{done:?}");
     fixture.scene.assert_clean();
 }
 
@@ -201,7 +201,7 @@ fn errors_and_timeouts_are_asked_again_only_if_that_is_said() {
     assert_eq!(well(&[]).0, ill);
     let (healed, said) = well(&["--retry-errors"]);
     assert_eq!(healed, json!({ "passed": 16, "failed": 0, "errors": 0, "timeouts": 0, "missing": 0 }));
-    assert!(said.contains("16 of 16 results are there already; 2 of them have no score"), "{said}");
+    assert!(said.contains("16 of 16 results exist already; 2 of them have no score"), "{said}");
     // Nothing is left to ask again, and no worker is started.
     assert_eq!(well(&["--retry-errors"]).0, healed);
     fixture.scene.assert_clean();
@@ -214,7 +214,7 @@ fn experiments_are_added_to_a_checkpoint_and_the_old_ones_are_not_asked_again() 
     let both = ["--resume", "--experiment", "plain", "--experiment", "zero=constant"];
     let done = finish(&mut fixture.eval(&both));
     done.assert_status(0);
-    assert!(done.stderr.contains("16 of 32 results are there already"), "{done:?}");
+    assert!(done.stderr.contains("16 of 32 results exist already"), "{done:?}");
     assert!(done.stdout.contains("zero against plain"), "{done:?}");
     let fewer = finish(&mut fixture.eval(&["--resume", "--experiment", "zero=constant"]));
     assert_refused(&fewer, 1, &["plain is missing now", "--checkpoint"]);

@@ -36,7 +36,7 @@ fn make_odd(path: &Path, odd: Odd) -> bool {
         // /dev/zero, which has no end.
         Odd::Device => {
             if node(FileType::CharacterDevice, makedev(1, 5)).is_err() {
-                eprintln!("NOT PROVEN HERE: only root can make a device");
+                eprintln!("NOT PROVEN HERE: only root can create a device");
                 return false;
             }
         }

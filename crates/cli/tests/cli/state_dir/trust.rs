@@ -21,7 +21,7 @@ impl World {
     /// Returns `None`, and prints so, unless the test runs as root.
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("NOT PROVEN HERE: only root can give directories away");
+            eprintln!("NOT PROVEN HERE: only root can change the owner of a directory");
             return None;
         }
         let dir = tempfile::tempdir().expect("a directory");
@@ -217,7 +217,7 @@ fn in_a_user_namespace_the_systems_own_directories_are_taken_for_roots_and_no_ot
         .status
         .success()
     {
-        eprintln!("NOT PROVEN HERE: users may not make user namespaces");
+        eprintln!("NOT PROVEN HERE: users may not create user namespaces");
         return;
     }
     let own = tempfile::tempdir_in("/tmp").expect("a directory");

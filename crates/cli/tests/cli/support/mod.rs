@@ -4,7 +4,7 @@
 
 pub(crate) mod pty;
 #[path = "../../../../proving/src/unproven.rs"]
-#[expect(unreachable_pub, reason = "it is the proving crate's")]
+#[expect(unreachable_pub, reason = "the file belongs to the proving crate")]
 mod unproven;
 
 use std::ffi::{OsStr, OsString};

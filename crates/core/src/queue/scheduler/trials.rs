@@ -8,7 +8,7 @@
 use super::{Scheduler, WorkerEntry};
 use crate::call::Call;
 use crate::call::QueueKey;
-use crate::call::state::CallPlace;
+use crate::call::answer::CallPlace;
 
 /// Whether a worker runs, or waits for, a call that must run alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,6 +26,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::call::Verdict;
+use crate::custody::Run;
 
 /// How many processes named by the log are remembered, including those of other programs.
 const REMEMBERED: usize = 256;
@@ -40,9 +42,12 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 pub(crate) struct OomDetector(Option<Arc<Mutex<OomWatch>>>);
 
 impl OomDetector {
-    /// Starts to watch the workers in a cgroup. Reads files.
-    pub(crate) fn new(cgroup: Option<&Path>) -> Self {
-        Self(Some(Arc::new(Mutex::new(OomWatch::new(cgroup)))))
+    /// Starts to watch the workers of a run.
+    pub(crate) async fn of(run: Option<&Run>) -> Self {
+        let Some(run) = run.cloned() else { return Self::default() };
+        let open = move || Self(Some(Arc::new(Mutex::new(OomWatch::new(run.cgroup())))));
+        // It reads files.
+        tokio::task::spawn_blocking(open).await.unwrap_or_else(|panic| resume_unwind(panic.into_panic()))
     }
 
     /// See [`OomWatch::catch_up`]. Reads files.

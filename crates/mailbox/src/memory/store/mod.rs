@@ -24,8 +24,8 @@ use super::timers::{Timer, Timers};
 use crate::LeaseChange;
 use crate::backend::Throttle;
 use crate::backend::{TimeToLive, given_up, remember_attempt};
-use crate::ids::{MessageIds, random};
 use crate::message::ReceiptKey;
+use crate::message::ids::{MessageIds, random};
 use crate::telemetry::{self, MessageEvent};
 use crate::{
     Attempt, AttemptEnd, DeadReason, LeaseExtension, Mailbox, MailboxError, Message, MessageCounts,

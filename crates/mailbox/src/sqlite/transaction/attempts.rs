@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use super::{OperationResult, Transaction};
-use crate::attempt::{MAX_ATTEMPTS, shortened};
+use crate::message::attempt::{MAX_ATTEMPTS, shortened};
 use crate::sqlite::clock::{time, wall_time};
 use crate::{Attempt, AttemptEnd};
 

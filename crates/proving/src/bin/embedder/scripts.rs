@@ -77,7 +77,7 @@ fn describe(options: &EmbedderOptions) -> Script {
         script = script.exit_mode(options.get("exit"));
     }
     if options.has("halt") {
-        #[expect(deprecated, reason = "it still works, and is told to be out of date")]
+        #[expect(deprecated, reason = "it still works, with a warning")]
         let halting = script.halt(true);
         script = halting;
     }

@@ -61,7 +61,7 @@ pub(crate) fn await_ready(hear: &OwnedFd) -> Result<(), String> {
     let mut heard = 0;
     loop {
         if !deadline.readable(&mut [PollFd::new(hear, READABLE)]) {
-            return Err("somebody still holds the descriptor that tells readiness".to_owned());
+            return Err("a process still holds the descriptor that reports readiness".to_owned());
         }
         match rustix::io::read(hear, &mut [0_u8; 512]) {
             Ok(0) if heard == 0 => return Err("ended before it was ready".to_owned()),

@@ -39,7 +39,7 @@ impl StepPermits {
 }
 
 async fn pass(gate: &Semaphore) {
-    gate.acquire().await.expect("nobody closes it").forget();
+    gate.acquire().await.expect("the semaphore is never closed").forget();
 }
 
 /// Contends without a runtime. Signals are delivered to the main thread, which holds these locks while a handler runs.

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Some("enter") => return enter::run(&args[1..]),
         Some("measure") => {}
         _ if !snakepit_proving::is_root() => {
-            snakepit_proving::unproven("the matrix of custody: only root makes all of its places");
+            snakepit_proving::unproven("the matrix of custody: only root can create all of its places");
             return ExitCode::SUCCESS;
         }
         _ => return leftovers::run(&args),

@@ -203,7 +203,7 @@ impl PlaceSetup {
 }
 
 fn version_2() -> Result<TestCgroup, String> {
-    TestCgroup::below_ours("").ok_or_else(|| "no cgroup v2 that we may make".to_owned())
+    TestCgroup::below_ours("").ok_or_else(|| "no cgroup v2 that we may create".to_owned())
 }
 
 /// Returns an unused user, a different one for each cell. A limit on processes counts all processes of a user,

@@ -22,11 +22,11 @@ static FAULTY: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Makes every sync of a file in this directory fail. With `None`, all syncs succeed again.
 pub fn fail_syncs(dir: Option<&Path>) {
-    *FAULTY.lock().expect("nobody panics here") = dir.map(Path::to_owned);
+    *FAULTY.lock().expect("the lock is not poisoned") = dir.map(Path::to_owned);
 }
 
 fn is_faulty(path: &Path) -> bool {
-    FAULTY.lock().expect("nobody panics here").as_ref().is_some_and(|dir| path.starts_with(dir))
+    FAULTY.lock().expect("the lock is not poisoned").as_ref().is_some_and(|dir| path.starts_with(dir))
 }
 
 /// The log's sync outside of SQLite, which is recorded in the same way.

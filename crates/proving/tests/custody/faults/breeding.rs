@@ -61,7 +61,7 @@ each_limit!(
 /// `auto` is the shim tier.
 fn as_somebody(tier: GridTier, body: fn(&mut Case, HostProcess)) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root can become a user of its own");
+        return super::unproven("only root can become another user");
     }
     let user = Some(100_000 + std::process::id());
     let options = OpenAs { user, processes: Some(LIMIT), ..OpenAs::default() };
@@ -74,7 +74,7 @@ fn as_somebody(tier: GridTier, body: fn(&mut Case, HostProcess)) {
 /// Runs the test as root, below a cgroup of version 1 that limits processes. `auto` also has a cgroup of version 2.
 fn in_a_cgroup(tier: GridTier, body: fn(&mut Case, HostProcess)) {
     let Some(group) = snakepit_proving::is_root().then(|| TestCgroup::below_ours("pids")).flatten() else {
-        return super::unproven("no cgroup with the controller `pids` that we may make");
+        return super::unproven("no cgroup with the controller `pids` that we may create");
     };
     group.write("pids.max", &LIMIT.to_string());
     let mut case = Case::new(&super::programs(), tier, expected::cell("breeding", tier));

@@ -13,7 +13,7 @@ const NOBODY: u32 = 65534;
 
 fn owned_by_another_user(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root can give a directory away");
+        return super::unproven("only root can change the owner of a directory");
     }
     let home = home_of(case);
     chown(&home, Some(NOBODY), Some(NOBODY)).expect("chown");

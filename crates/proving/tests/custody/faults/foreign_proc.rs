@@ -25,7 +25,7 @@ fn end(mut host: HostProcess) {
 
 fn a_start_is_refused_in_words(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root makes PID namespaces for sure");
+        return super::unproven("without root, PID namespaces may be forbidden");
     }
     for (unshare, word) in [(&["--pid", "--fork"][..], "--mount-proc"), (&["--pid"], "--fork")] {
         let mut host = host_in_a_namespace(case, unshare);
@@ -45,7 +45,7 @@ fn a_start_is_refused_in_words(case: &mut Case) {
 
 fn a_cleanup_is_refused_and_touches_no_live_run(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root makes PID namespaces for sure");
+        return super::unproven("without root, PID namespaces may be forbidden");
     }
     let mut live = case.host_with(2, "stand");
     let mut host = host_in_a_namespace(case, &["--pid", "--fork"]);

@@ -12,7 +12,7 @@ const NOBODY: u32 = 65534;
 
 fn owned_by_another_user(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root can give a directory away");
+        return super::unproven("only root can change the owner of a directory");
     }
     fs::create_dir(case.state()).expect("make the directory");
     chown(case.state(), Some(NOBODY), Some(NOBODY)).expect("chown");
@@ -21,7 +21,7 @@ fn owned_by_another_user(case: &mut Case) {
 
 fn with_runs_of_another_user(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root can give a directory away");
+        return super::unproven("only root can change the owner of a directory");
     }
     let runs = case.state().join("runs");
     fs::create_dir_all(&runs).expect("make the directory");

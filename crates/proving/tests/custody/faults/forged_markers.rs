@@ -13,7 +13,7 @@ const NOBODY: u32 = 65534;
 
 fn of_another_user(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("needs a user to become");
+        return super::unproven("only root can become another user");
     }
     let mut host = case.host_with(2, "heir");
     super::leave_a_dead_run(case, &mut host);

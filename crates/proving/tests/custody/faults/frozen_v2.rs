@@ -19,7 +19,7 @@ fn freeze(case: &mut Case) -> Option<(HostProcess, TestCgroup)> {
 
 fn when_the_run_is_stopped(case: &mut Case) {
     let Some((mut host, group)) = freeze(case) else {
-        return super::unproven("no cgroup of version 2 that we may make");
+        return super::unproven("no cgroup of version 2 that we may create");
     };
     let told = host.ask("stop 100").expect("stop");
     assert_eq!(told["survivors"], "", "{told:?}");
@@ -32,7 +32,7 @@ fn when_the_run_is_stopped(case: &mut Case) {
 
 fn when_the_host_is_killed(case: &mut Case) {
     let Some((mut host, group)) = freeze(case) else {
-        return super::unproven("no cgroup of version 2 that we may make");
+        return super::unproven("no cgroup of version 2 that we may create");
     };
     host.kill();
     case.verdict();

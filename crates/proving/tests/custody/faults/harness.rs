@@ -33,7 +33,7 @@ fn is_caught(case: &Case) -> bool {
 
 fn escape_is_caught(kind: &str, processes: usize, survivors: usize) {
     let mut case = Case::new(&super::programs(), GridTier::Shim, GridCell::ZERO);
-    assert!(!is_caught(&case), "nobody is there yet");
+    assert!(!is_caught(&case), "there is no process yet");
     let mut child = without_custody(&case, kind, processes);
     child.kill().expect("kill the worker");
     child.wait().expect("wait for the worker");
@@ -82,11 +82,11 @@ fn only_the_survivors_that_the_table_names_are_forgiven() {
     let mut case = Case::new(&super::programs(), GridTier::Group, GridCell::LEFT);
     let mut child = without_custody(&case, "stand", 1);
     let group = case.tagged_processes()[0].pgid;
-    assert!(!is_caught(&case), "whoever is in no group of ours is forgiven");
+    assert!(!is_caught(&case), "a process outside our groups is allowed");
     case.note_group(group);
-    assert!(is_caught(&case), "whoever is in one of ours is not");
+    assert!(is_caught(&case), "a process in one of our groups is not");
     case.cell = GridCell::SHED_NEXT;
-    assert!(is_caught(&case), "whoever carries a marker is not");
+    assert!(is_caught(&case), "a process with the marker is not");
     child.kill().expect("kill the worker");
     child.wait().expect("wait for the worker");
     case.finish();

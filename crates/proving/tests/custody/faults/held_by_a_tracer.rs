@@ -16,7 +16,7 @@ super::each_tier!(when_the_worker_is_killed, when_the_run_is_stopped, when_it_is
 fn is_the_kernels(case: &Case) -> bool {
     let is_namespace = case.tier == GridTier::Namespace;
     if is_namespace {
-        super::unproven("the kernel ends no PID namespace before everybody in it is reaped");
+        super::unproven("the kernel ends a PID namespace only when all of its processes are reaped");
     }
     is_namespace
 }
@@ -60,7 +60,7 @@ fn when_it_is_the_keeper(case: &mut Case) {
     let mut host = case.host_with(1, "stand");
     let held = match Tracer::seize(host.keeper_process().pid()) {
         Ok(held) => held,
-        Err(error) => return super::unproven(&format!("nobody may be traced here: {error}")),
+        Err(error) => return super::unproven(&format!("no process may be traced here: {error}")),
     };
     host.say("stop 100");
     // Waits for the CONT that the host sends.
@@ -81,7 +81,7 @@ fn hold_a_child(case: &mut Case, worker: i32) -> Option<Tracer> {
     let child = case.tagged_processes().into_iter().find(|found| found.pid != worker).expect("a child");
     let held = Tracer::seize(child.pid);
     if let Err(error) = &held {
-        super::unproven(&format!("nobody may be traced here: {error}"));
+        super::unproven(&format!("no process may be traced here: {error}"));
     }
     held.ok()
 }

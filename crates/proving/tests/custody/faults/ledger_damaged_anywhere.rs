@@ -82,7 +82,7 @@ impl DamagedRun {
     /// Returns `None` if nothing can be proven here.
     fn set() -> Option<Self> {
         if snakepit_custody::probe().pidfs.is_err() {
-            super::unproven("without pidfs a record alone kills nobody");
+            super::unproven("without pidfs, a record alone is not enough to kill a process");
             return None;
         }
         let cell = super::expected::cell("ledger_damaged_anywhere", GridTier::Shim);

@@ -135,7 +135,7 @@ fn prove_as(fault: &str, tier: GridTier, column: GridTier, options: OpenAs, body
     let mut cell = expected::cell(fault, column);
     let shim = expected::cell(fault, GridTier::Shim);
     if column == GridTier::Auto && cell != shim && TestCgroup::below_ours("").is_none() {
-        unproven("what only a cgroup behind `auto` holds: there is none of version 2 that we may make");
+        unproven("what only the cgroup of `auto` holds: there is no cgroup of version 2 that we may create");
         cell = shim;
     }
     let mut case = Case::with(&programs(), tier, cell, options);

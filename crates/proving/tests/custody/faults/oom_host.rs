@@ -13,7 +13,7 @@ pub(super) const LIMIT: u64 = 96 << 20;
 
 fn out_of_memory(case: &mut Case) {
     let Some(memory) = TestCgroup::with_memory_limit(LIMIT) else {
-        return super::unproven("no memory cgroup that we may make");
+        return super::unproven("no memory cgroup that we may create");
     };
     let mut host = case.bare_host();
     memory.take(host.process().pid());

@@ -7,7 +7,7 @@ super::each_tier!(out_of_memory);
 
 fn out_of_memory(case: &mut Case) {
     let Some(memory) = TestCgroup::with_memory_limit(super::oom_host::LIMIT) else {
-        return super::unproven("no memory cgroup that we may make");
+        return super::unproven("no memory cgroup that we may create");
     };
     let mut host = case.bare_host();
     memory.take(host.process().pid());

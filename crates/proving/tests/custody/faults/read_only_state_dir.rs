@@ -89,7 +89,7 @@ pub(super) fn must_heal(case: &mut Case, host: &mut HostProcess, heal: impl FnOn
 #[test]
 fn a_directory_that_is_closed_to_us() {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root can become somebody else");
+        return super::unproven("only root can become another user");
     }
     let options = OpenAs { user: Some(65534), ..OpenAs::default() };
     let cell = super::expected::cell("read_only_state_dir", GridTier::Shim);

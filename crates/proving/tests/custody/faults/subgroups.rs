@@ -90,7 +90,7 @@ fn with_a_cgroup(body: fn(&mut Case, HostProcess, PathBuf)) {
     let host = case.host();
     match host.cgroup.clone() {
         Some(cgroup) => body(&mut case, host, cgroup),
-        None => super::unproven("no cgroup of version 2 that we may make"),
+        None => super::unproven("no cgroup of version 2 that we may create"),
     }
     case.finish();
 }

@@ -9,7 +9,7 @@ use super::expected;
 #[test]
 fn auto_goes_without() {
     let Some(group) = snakepit_proving::is_root().then(|| TestCgroup::below_ours("")).flatten() else {
-        return super::unproven("no cgroup of version 2 that we may make");
+        return super::unproven("no cgroup of version 2 that we may create");
     };
     let threads = group.dir().join("threads");
     std::fs::create_dir(&threads).expect("make a cgroup");

@@ -32,7 +32,7 @@ fn without_pidfs(case: &mut Case) {
 
 fn live_run(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root makes time namespaces for sure");
+        return super::unproven("without root, time namespaces may be forbidden");
     }
     let mut live = case.host_with(2, "stand");
     let told = cleanup_elsewhere(case, &case.options);
@@ -55,7 +55,7 @@ fn a_live_run_is_let_be_without_pidfs(case: &mut Case) {
 
 fn a_dead_run_is_cleared_without_pidfs(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root makes time namespaces for sure");
+        return super::unproven("without root, time namespaces may be forbidden");
     }
     without_pidfs(case);
     let mut host = case.host_with(2, "heir");

@@ -87,7 +87,7 @@ fn a_cgroup_whose_directory_is_gone(case: &mut Case) {
     assert!(told["trouble"].contains("its_directory_is_gone"), "{told:?}");
     case.must_be_populated(4);
     super::leave_a_dead_run(case, &mut host);
-    assert!(!case.tagged_processes().is_empty(), "somebody lives in the cgroup");
+    assert!(!case.tagged_processes().is_empty(), "a process lives in the cgroup");
     let told = case.cleanup().expect("the reaper");
     assert_eq!(told["clean"], "true", "{told:?}");
     assert!(case.tag().is_free(), "survivors: {:#?}", case.tagged_processes());
@@ -100,7 +100,7 @@ fn a_cgroup_whose_directory_is_gone(case: &mut Case) {
 #[test]
 fn a_process_that_cannot_be_looked_into_is_reported() {
     if !snakepit_proving::is_root() {
-        return super::unproven("needs a user to become");
+        return super::unproven("only root can become another user");
     }
     // A separate user, because unreadable processes of other tests' users would be reported, too.
     let options = OpenAs { user: Some(47_011), ..OpenAs::default() };

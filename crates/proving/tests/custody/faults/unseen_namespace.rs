@@ -22,7 +22,7 @@ fn host_in_a_namespace(case: &Case) -> HostProcess {
 
 fn the_record_stays_until_somebody_looks_who_can_see(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root makes PID namespaces for sure");
+        return super::unproven("without root, PID namespaces may be forbidden");
     }
     let before = super::ledger_of_another_boot::orphans_of_a_dead_run(case, 2);
     let mut elsewhere = host_in_a_namespace(case);
@@ -40,7 +40,7 @@ fn the_record_stays_until_somebody_looks_who_can_see(case: &mut Case) {
 
 fn a_run_goes_with_its_namespace(case: &mut Case) {
     if !snakepit_proving::is_root() {
-        return super::unproven("only root makes PID namespaces for sure");
+        return super::unproven("without root, PID namespaces may be forbidden");
     }
     if case.tier == GridTier::Namespace {
         // The shims of this tier cannot be counted from outside. The other tiers show the same.

@@ -76,7 +76,7 @@ fn a_worker_that_ignores_term_is_killed_with_a_warning_and_the_status_stays() {
         assert_eq!(ended.steps(), ALL_STEPS);
         assert_eq!(ended.field("cleanup", "outcome"), "clean");
         let warned = ended.said().iter().any(|line| line.starts_with("log") && line.contains("killed=1"));
-        assert!(warned, "nobody was told: {:#?}", ended.lines);
+        assert!(warned, "there was no warning: {:#?}", ended.lines);
     }
 }
 

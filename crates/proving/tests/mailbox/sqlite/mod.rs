@@ -94,7 +94,7 @@ impl Fixture for SqliteFixture {
     fn open<'a>(&'a self, name: &'a str, policy: DeadLetterPolicy) -> Pending<'a, Arc<dyn Mailbox>> {
         Box::pin(async move {
             let options = self.options(name).policy(policy);
-            let mailbox = options.open(self.file.lock().expect("nobody panics here").as_path())?;
+            let mailbox = options.open(self.file.lock().expect("the lock is not poisoned").as_path())?;
             Ok(Arc::new(mailbox) as Arc<dyn Mailbox>)
         })
     }
@@ -102,7 +102,7 @@ impl Fixture for SqliteFixture {
     fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> Pending<'a, Arc<dyn Mailbox>> {
         Box::pin(async move {
             // As after a kill, the file is not closed properly. This is the state of the disk at this moment.
-            let mut file = self.file.lock().expect("nobody panics here");
+            let mut file = self.file.lock().expect("the lock is not poisoned");
             let left = self.dir.path().join(format!("mail {}", random::word()));
             copy_at_one_moment(&file, &left);
             for suffix in ["", "-wal", "-shm", "-bell"] {

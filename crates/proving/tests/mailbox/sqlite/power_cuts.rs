@@ -221,7 +221,7 @@ fn q9_holds_when_the_log_is_long_and_goes_into_the_file_by_itself() {
 fn q12_a_disk_that_lies_about_its_syncs_is_caught() {
     let mut recording = RecordedRun::of(2, 20, 200);
     recording.log.retain(|entry| !matches!(entry.change, FileChange::Sync));
-    assert!(!recording.cut_often(60).is_empty(), "nobody has noticed");
+    assert!(!recording.cut_often(60).is_empty(), "no cut has revealed it");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-"""The worker of docs/adapters-contract.md over HTTP, without the SDK and with nothing but the standard library."""
+"""The worker of docs/adapters-contract.md over HTTP, without the SDK, with only the standard library."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Call(BaseHTTPRequestHandler):
         pass
 
     def cancelled(self):
-        """Whether the host has closed the request."""
+        """Reports whether the host has closed the request."""
         readable, _, _ = select.select([self.connection], [], [], 0)
         try:
             return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)

@@ -1,7 +1,7 @@
-"""The commands of docs/adapters-contract.md without the SDK, for workers that speak a protocol of their own.
+"""The commands of docs/adapters-contract.md without the SDK, for workers with a protocol of their own.
 
-Each function gets the call (what is known of it besides its arguments, and `cancelled()`) and its arguments by name. A generator is
-a stream; it is closed when nobody reads it any more.
+Each function gets the call (its data besides the arguments, and `cancelled()`) and its arguments by name. A generator
+is a stream; it is closed when its reader is gone.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ class Cancelled(Exception):
 
 
 def begin():
-    """Does what the way says that the host has chosen."""
+    """Does what the host has requested through the environment."""
     way = os.environ.get("CONFORMANCE_WAY", "ready")
     if way == "never-ready":
         signal.pause()
@@ -158,7 +158,7 @@ def is_stream(function):
 
 
 def told(error):
-    """An exception as the host gets it."""
+    """Converts an exception for the host."""
     if isinstance(error, Cancelled):
         return {"kind": "cancelled", "message": "it was cancelled"}
     lines = traceback.format_exception(type(error), error, error.__traceback__)

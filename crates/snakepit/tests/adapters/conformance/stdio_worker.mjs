@@ -1,5 +1,5 @@
-// The worker of docs/adapters-contract.md over lines of JSON (spec/stdio.md) in plain JavaScript, as far as its numbers and texts
-// are concerned: what a stranger writes after reading the specification, with JSON.parse and JSON.stringify.
+// The worker of docs/adapters-contract.md over lines of JSON (spec/stdio.md) in plain JavaScript, as far as its numbers
+// and texts allow: what a newcomer writes after reading the specification, with JSON.parse and JSON.stringify.
 import { createInterface } from "node:readline";
 
 class ConformanceError extends Error {

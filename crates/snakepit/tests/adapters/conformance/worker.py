@@ -99,7 +99,7 @@ def wait(started: str, release: str):
 
 @snakepit.command
 def stubborn(started: str):
-    # Only the main thread may say so, and not every way to be called runs commands there.
+    # Only the main thread may do this, and not every adapter runs commands there.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     note(started, "started")

@@ -300,7 +300,7 @@ impl<'a> HistoryCheck<'a> {
         let skipped = (1..highest).filter(|number| !times.contains_key(number)).count();
         // A client that ended during a delivery left no trace of the delivery.
         report.require(Rule::Q7, skipped <= self.message_record.lost_receives, || {
-            format!("{id} was delivered as number {highest}, and {skipped} before that were given to nobody")
+            format!("{id} was delivered as number {highest}, and {skipped} earlier ones were never delivered")
         });
         if self.redrives == 0 {
             for pair in life.leases.windows(2) {

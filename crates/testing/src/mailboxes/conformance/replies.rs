@@ -170,7 +170,7 @@ pub(super) async fn a_reply_wakes_who_waits_for_the_result(fixture: &dyn Fixture
     questions[1].reply(&"two").await.expect("it is answered");
     questions[0].reply(&"one").await.expect("it is answered");
     for (task, expected) in waiting.into_iter().zip(["one", "two", "one"]) {
-        let (body, took) = task.await.expect("nobody panics");
+        let (body, took) = task.await.expect("no panic");
         assert_eq!(body, format!("{expected:?}"));
         assert!(took < wait / 2, "it was not woken: {took:?}");
     }
@@ -201,7 +201,7 @@ pub(super) async fn each_of_many_requests_gets_its_own_answer(fixture: &dyn Fixt
         question.reply(&(number * 2)).await.expect("it is answered");
     }
     for (number, task) in asking.into_iter().enumerate() {
-        let reply = task.await.expect("nobody panics").expect("an answer");
+        let reply = task.await.expect("no panic").expect("an answer");
         assert_eq!(reply.read::<usize>().expect("a number"), number * 2);
         assert_eq!(reply.attributes.get("number"), Some(&number.to_string()));
     }
@@ -216,7 +216,7 @@ pub(super) async fn a_request_that_nobody_answers_ends_in_time(fixture: &dyn Fix
     let asking = tokio::spawn(async move { mailbox.request(b"a".to_vec(), options).await });
     test.pass(1).await;
     test.pass(3).await;
-    let outcome = asking.await.expect("nobody panics");
+    let outcome = asking.await.expect("no panic");
     let Err(MailboxError::NoReply { id, .. }) = outcome else { panic!("{outcome:?}") };
     // The request still exists, and a late answer can be read by its id.
     let question = test.receive_one(50).await;
@@ -241,7 +241,7 @@ pub(super) async fn a_request_that_is_dropped_harms_nobody(fixture: &dyn Fixture
         let body = String::from_utf8_lossy(&question.body).into_owned();
         question.reply(&body).await.expect("it is answered");
     }
-    let reply = kept.await.expect("nobody panics").expect("an answer");
+    let reply = kept.await.expect("no panic").expect("an answer");
     assert_eq!(reply.read::<String>().expect("a text"), "kept");
     Held
 }

@@ -1,0 +1,207 @@
+//! Builds the requests of calls, from the route of a command or, without one, from its name.
+
+pub(crate) mod plan;
+pub(crate) mod route;
+pub(crate) mod template;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request};
+
+use crate::call::{Call, Input};
+use crate::json::Integers;
+use crate::value::ValueError;
+use plan::{RoutePlan, spell};
+use route::{EventFormat, HttpMethod, Route};
+
+/// The maximum length of a path with its query. Most servers accept less.
+const LONGEST_PATH: usize = 65_000;
+
+/// The routes of a pool's workers.
+#[derive(Clone, Debug)]
+pub(crate) struct Routes {
+    prefix: String,
+    /// The plan for commands without a route.
+    usual: RoutePlan,
+    mapped: BTreeMap<String, RoutePlan>,
+}
+
+impl Routes {
+    /// Checks all routes. Returns an error for the first invalid one.
+    pub(crate) fn new(prefix: &str, method: HttpMethod, routes: &[(String, Route)]) -> Result<Self, String> {
+        let mut mapped = BTreeMap::new();
+        for (command, route) in routes {
+            let plan = RoutePlan::new(route)
+                .map_err(|fault| format!("the route of `{command}` is wrong: {fault}"))?;
+            mapped.insert(command.clone(), plan);
+        }
+        Ok(Self { prefix: path(prefix), usual: RoutePlan::usual(method), mapped })
+    }
+
+    /// Returns the commands that have a route.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = &str> {
+        self.mapped.keys().map(String::as_str)
+    }
+
+    fn plan(&self, command: &str) -> &RoutePlan {
+        self.mapped.get(command).unwrap_or(&self.usual)
+    }
+}
+
+/// Builds the requests to one worker.
+pub(crate) struct Requests {
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) secret: String,
+}
+
+/// A request, and how to read its response.
+pub(crate) struct Prepared {
+    pub(crate) request: Request<Full<Bytes>>,
+    pub(crate) reading: AnswerReading,
+}
+
+/// How to read the response to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AnswerReading {
+    pub(crate) events: EventFormat,
+    /// Whether the request is a `HEAD`. The headers of its response describe a body that is not sent.
+    pub(crate) is_head: bool,
+}
+
+impl Requests {
+    /// Builds the request of a call. Any fault in the call is found here.
+    pub(crate) fn prepare(&self, call: &Call, integers: Integers) -> Result<Prepared, ValueError> {
+        let command = call.command();
+        let Input::One(arguments) = call.input() else {
+            return Err(ValueError::unsendable("this adapter takes one call at a time"));
+        };
+        let plan = self.routes.plan(command);
+        let filled = plan.fill(command, arguments.to_value()?, integers)?;
+        let path = match &filled.path {
+            Some(path) => format!("{}{path}{}", self.routes.prefix, filled.query),
+            None => format!("{}{}", command_path(&self.routes.prefix, command)?, filled.query),
+        };
+        if path.len() > LONGEST_PATH {
+            let message = format!(
+                "the path and query of `{command}` have {} bytes, and at most {LONGEST_PATH} can be sent: a body has no such limit",
+                path.len()
+            );
+            return Err(ValueError::unsendable(message));
+        }
+        let mut request = self.begin(&plan.method, &path);
+        if let Some(headers) = request.headers_mut() {
+            headers.insert(header::ACCEPT, accepted(call.stream_credit().is_some(), filled.path.is_some()));
+            for (name, value) in filled.headers {
+                headers.insert(name, value);
+            }
+        }
+        request = request.header("snakepit-call", call.id().get());
+        if let Some(remaining) = call.remaining() {
+            request = request.header("snakepit-timeout-ms", remaining.as_millis().to_string());
+        }
+        if let Some(session) = call.session() {
+            request = request.header("snakepit-session", as_it_is(session)?);
+        }
+        for (key, value) in call.metadata() {
+            request = request.header(format!("snakepit-metadata-{key}"), as_it_is(value)?);
+        }
+        if let Some(trace) = call.trace() {
+            if let Some(headers) = request.headers_mut() {
+                headers.remove("traceparent");
+                headers.remove("tracestate");
+            }
+            request = request.header("traceparent", trace.traceparent());
+            if let Some(state) = trace.tracestate() {
+                request = request.header("tracestate", state);
+            }
+        }
+        let request = request.body(Full::new(filled.body)).map_err(|error| {
+            ValueError::unsendable(format!(
+                "the command, session or metadata cannot be sent over HTTP: {error}"
+            ))
+        })?;
+        let reading = AnswerReading { events: plan.events, is_head: plan.method == Method::HEAD };
+        Ok(Prepared { request, reading })
+    }
+
+    /// Builds the request of a readiness probe.
+    pub(crate) fn probe(&self, path: &str) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let request = self.begin(&Method::GET, path).header(header::ACCEPT, "*/*");
+        request.body(Full::default())
+    }
+
+    fn begin(&self, method: &Method, path: &str) -> hyper::http::request::Builder {
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "localhost")
+            .header("snakepit-secret", &self.secret)
+    }
+}
+
+/// Returns the acceptable content types. The route of an application may answer with any type.
+fn accepted(is_stream: bool, has_route: bool) -> HeaderValue {
+    HeaderValue::from_static(match (is_stream, has_route) {
+        (true, false) => "text/event-stream, application/x-ndjson, application/json",
+        (false, false) => "application/json",
+        (true, true) => "text/event-stream, application/x-ndjson, application/json, */*;q=0.5",
+        (false, true) => "application/json, */*;q=0.5",
+    })
+}
+
+/// Checks a header value. The spaces around it would be lost.
+fn as_it_is(value: &str) -> Result<&str, ValueError> {
+    if value.trim_matches([' ', '\t']) == value {
+        Ok(value)
+    } else {
+        let message =
+            format!("session or metadata cannot be sent over HTTP with spaces around them: {value:?}");
+        Err(ValueError::unsendable(message))
+    }
+}
+
+/// Returns the path of a command below a prefix. A command that would leave the prefix is an error.
+fn command_path(prefix: &str, command: &str) -> Result<String, ValueError> {
+    if command.split(['/', '\\']).any(|part| matches!(part, "." | "..")) {
+        let message = format!("the command {command:?} has a part that leads out of its path");
+        return Err(ValueError::unsendable(message));
+    }
+    Ok(format!("{prefix}{}", path(command)))
+}
+
+/// Returns a prefix or a command as a part of a path, such as `/a/b`. Other characters are percent-encoded.
+fn path(text: &str) -> String {
+    let mut path = String::new();
+    for part in text.split('/').filter(|part| !part.is_empty()) {
+        path.push('/');
+        spell(&mut path, part);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn commands_become_paths() {
+        assert_eq!(super::path("add"), "/add");
+        assert_eq!(super::path("/api//v1/"), "/api/v1");
+        assert_eq!(super::path("grüße?x#y z"), "/gr%C3%BC%C3%9Fe%3Fx%23y%20z");
+        assert_eq!(super::path(""), "");
+    }
+
+    #[test]
+    fn a_command_never_leaves_its_prefix() {
+        let route = |command: &str| super::command_path("/api", command);
+        assert_eq!(route("v1/add").expect("a route"), "/api/v1/add");
+        assert_eq!(route("v1..add/...").expect("a route"), "/api/v1..add/...");
+        for command in ["../admin", "a/../../admin", "..", "./add", "a\\..\\b", "/../x"] {
+            let error = route(command).expect_err("refused");
+            assert!(error.to_string().contains("leads out of its path"), "{command}: {error}");
+        }
+        assert_eq!(route("%2e%2e/admin").expect("spelled out"), "/api/%252e%252e/admin");
+    }
+}

@@ -1,0 +1,359 @@
+//! Some inputs of a map, which travel together: sent, answered each by itself, and sent again as far as they may be.
+//!
+//! A frame counts as one call where retries are paid for: it is about as much work. What was lost with it is sent
+//! again in two frames, the input that its worker died of alone, so that the others do not die of it again.
+//!
+//! A batch command is given its inputs as lists, and nobody knows which of a list its worker died of. So each of them is
+//! sent once more by itself, as the command allows: that is no retry yet. What is lost alone is lost as any other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::item::BatchItem;
+use crate::call::PoolCommand;
+use crate::call::batch::{no_outcome, split};
+use crate::call::{CallError, Extras, Input, RemoteError};
+use crate::pool::{self, CallOutcome};
+use crate::queue::AdmissionPermit;
+use crate::request::attempts::Attempts;
+use crate::request::pending::{CallPlan, PendingCall};
+use crate::request::telemetry::tell_refusal;
+use crate::telemetry::{Event, Level, emit_with};
+use crate::value::{Encoded, ValueError};
+use snakepit_policy::NoRetry;
+use snakepit_policy::time::after;
+
+/// How a frame ended; if it failed, how many of its inputs were started, if that is known.
+type ChunkEnd = Result<(), (CallError, Option<usize>)>;
+
+/// What all chunks of a map have in common.
+pub(super) struct ChunkJob {
+    pub(super) pool: Arc<pool::PoolInner>,
+    pub(super) command: Arc<PoolCommand>,
+    pub(super) timeout: Duration,
+    pub(super) priority: i8,
+    pub(super) idempotent: bool,
+    pub(super) extras: Option<Extras>,
+}
+
+impl ChunkJob {
+    /// Whether inputs travel together. Nested calls are served inside others, one at a time.
+    pub(super) fn sends_many(&self) -> bool {
+        let nested = self.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
+        self.pool.takes_many() && !nested
+    }
+
+    /// The outcomes of some inputs, in their order.
+    pub(super) async fn run<T: DeserializeOwned>(
+        &self,
+        inputs: Vec<Result<Encoded, ValueError>>,
+    ) -> Vec<Result<T, CallError>> {
+        let (began, count) = (Instant::now(), inputs.len());
+        let mut chunk = Chunk::new(self, inputs);
+        while chunk.get_ready().await {
+            let Some(frame) = chunk.frames.front_mut() else { break };
+            let began = *frame.began.get_or_insert_with(Instant::now);
+            let inputs = frame.inputs.iter().map(|it| it.input.clone()).collect();
+            let alone = frame.inputs.iter().any(|one| one.permit.is_trial());
+            let (parts, end, waiting) = self.send(inputs, began, alone).await;
+            chunk.take_in(&parts, end);
+            if let Some(waiting) = waiting.filter(|_| std::mem::take(&mut chunk.has_failed)) {
+                waiting.tell_output();
+            }
+        }
+        let outcomes: Vec<_> = std::mem::take(&mut chunk.outcomes).into_iter().flatten().collect();
+        emit_with(Level::Debug, || Event::MapChunk {
+            pool: Arc::clone(&self.pool.name),
+            command: Arc::clone(&self.command.name),
+            inputs: count,
+            failed: outcomes.iter().filter(|outcome| outcome.is_err()).count(),
+            took: began.elapsed(),
+        });
+        outcomes
+    }
+
+    /// The answers that came, in the order of the inputs, how it ended, and the call that it was, if it was one.
+    async fn send(
+        &self,
+        mut inputs: Vec<Encoded>,
+        began: Instant,
+        alone: bool,
+    ) -> (Vec<Encoded>, ChunkEnd, Option<PendingCall>) {
+        let many = self.sends_many();
+        let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
+        let extras = self.extras.as_ref().map(|extras| Box::new(extras.again()));
+        let plan = CallPlan {
+            command: Arc::clone(&self.command),
+            input,
+            timeout: self.timeout,
+            // It is its own queue: what has been sent is bounded, and the rest waits for it.
+            queue_timeout: self.timeout,
+            priority: self.priority,
+            extras,
+            began: Some(began),
+            alone,
+        };
+        let mut waiting = match PendingCall::begin_bulk(Arc::clone(&self.pool), plan) {
+            Ok(waiting) => waiting,
+            Err(error) => return (Vec::new(), Err((error, None)), None),
+        };
+        if many {
+            let (parts, end) = waiting.values().await;
+            return (parts, end, Some(waiting));
+        }
+        match waiting.value().await {
+            Ok(value) => (vec![value], Ok(()), Some(waiting)),
+            Err(error) => (Vec::new(), Err((error, None)), Some(waiting)),
+        }
+    }
+
+    /// Decodes the outcomes in one part of an answer. `most` inputs wait for theirs.
+    fn decode<T: DeserializeOwned>(&self, part: &Encoded, most: usize) -> Vec<Result<T, CallError>> {
+        let decode = |value: &Encoded| {
+            let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
+            value.decode().map_err(wrong)
+        };
+        if !self.sends_many() {
+            return vec![decode(part)];
+        }
+        if let Ok(entries) = part.decode::<Vec<BatchItem<T>>>() {
+            let remote = |error| CallError::Remote(Box::new(error));
+            return entries.into_iter().map(|entry| entry.0.map_err(remote)).collect();
+        }
+        // Some value is not what the caller expects: decode one by one, so that the others keep their values.
+        let outcomes = split(part, &self.command, most).into_iter();
+        outcomes.map(|outcome| outcome.and_then(|value| decode(&value))).collect()
+    }
+}
+
+/// The inputs of one chunk, until each has its outcome.
+struct Chunk<'a, T> {
+    job: &'a ChunkJob,
+    outcomes: Vec<Option<Result<T, CallError>>>,
+    /// What is under way is in front, and stays until its end is known.
+    frames: VecDeque<ChunkFrame>,
+    /// The command's code has failed for an input since somebody looked.
+    has_failed: bool,
+}
+
+/// One input under way.
+struct ChunkInput {
+    /// Its place in the chunk.
+    at: usize,
+    input: Encoded,
+    permit: AdmissionPermit,
+}
+
+/// Inputs that travel together.
+struct ChunkFrame {
+    inputs: Vec<ChunkInput>,
+    attempts: Attempts,
+    /// When the time of its inputs began.
+    began: Option<Instant>,
+    turn: ChunkTurn,
+}
+
+/// Why a frame is sent.
+#[derive(Clone, Copy)]
+enum ChunkTurn {
+    /// Its inputs have their permits.
+    Admitted,
+    /// Its input lost its worker together with others.
+    Alone,
+    /// Its inputs lost their worker, and are sent again at this time.
+    Again(Instant),
+}
+
+impl ChunkFrame {
+    /// A frame of inputs that were not sent before.
+    fn of(inputs: Vec<ChunkInput>) -> Self {
+        Self { inputs, attempts: Attempts::FIRST, began: None, turn: ChunkTurn::Admitted }
+    }
+
+    /// A frame of other inputs that have been sent as often.
+    fn with(&self, inputs: Vec<ChunkInput>, turn: ChunkTurn) -> Self {
+        Self { inputs, attempts: self.attempts.clone(), began: self.began, turn }
+    }
+}
+
+impl<'a, T: DeserializeOwned> Chunk<'a, T> {
+    fn new(job: &'a ChunkJob, inputs: Vec<Result<Encoded, ValueError>>) -> Self {
+        let outcomes = Vec::with_capacity(inputs.len());
+        let mut chunk = Self { job, outcomes, frames: VecDeque::new(), has_failed: false };
+        let mut good = Vec::with_capacity(inputs.len());
+        for (at, input) in inputs.into_iter().enumerate() {
+            let admitted = match input {
+                Ok(input) => {
+                    job.pool.admit(&job.command, &input).map(|permit| ChunkInput { at, input, permit })
+                }
+                Err(source) => Err(CallError::Arguments { command: job.command.name.to_string(), source }),
+            };
+            match admitted {
+                Ok(one) => {
+                    chunk.outcomes.push(None);
+                    if one.permit.is_trial() {
+                        chunk.frames.push_back(ChunkFrame::of(vec![one]));
+                    } else {
+                        good.push(one);
+                    }
+                }
+                Err(error) => {
+                    job.pool.count_refused(&error);
+                    tell_refusal(&job.pool, &job.command, &error);
+                    chunk.outcomes.push(Some(Err(error)));
+                }
+            }
+        }
+        if !good.is_empty() {
+            chunk.frames.push_front(ChunkFrame::of(good));
+        }
+        if job.idempotent && !chunk.frames.is_empty() {
+            job.pool.deposit_for_retries();
+        }
+        chunk
+    }
+
+    /// Until the first frame may be sent; whether there is one.
+    async fn get_ready(&mut self) -> bool {
+        while let Some(frame) = self.frames.front() {
+            match &frame.turn {
+                ChunkTurn::Admitted => return true,
+                ChunkTurn::Alone => {}
+                ChunkTurn::Again(due) => tokio::time::sleep_until(*due).await,
+            }
+            self.admit_again();
+            if self.frames.front().is_some_and(|frame| !frame.inputs.is_empty()) {
+                return true;
+            }
+            self.frames.pop_front();
+        }
+        false
+    }
+
+    /// The inputs of the first frame come in again, as far as they may.
+    fn admit_again(&mut self) {
+        let Some(mut frame) = self.frames.pop_front() else { return };
+        let inputs = std::mem::take(&mut frame.inputs);
+        let (pool, command) = (&self.job.pool, &self.job.command);
+        for mut one in inputs {
+            let refused = match &frame.turn {
+                ChunkTurn::Admitted => None,
+                // It is the same attempt, with the same permit.
+                ChunkTurn::Alone => {
+                    pool.refuses(command, &one.input).map(|_| frame.attempts.give_up(NoRetry::Quarantined))
+                }
+                ChunkTurn::Again(_) => {
+                    let admitted = frame.attempts.admit(pool, command, &one.input);
+                    admitted.map(|permit| one.permit = permit).err()
+                }
+            };
+            match refused {
+                // On trial, and let in: it travels by itself.
+                None if one.permit.is_trial() && !frame.inputs.is_empty() => {
+                    self.frames.push_back(frame.with(vec![one], ChunkTurn::Admitted));
+                }
+                None => frame.inputs.push(one),
+                Some(error) => self.settle(one, Err(error)),
+            }
+        }
+        self.frames.push_front(frame);
+    }
+
+    /// The first frame has ended.
+    fn take_in(&mut self, parts: &[Encoded], end: ChunkEnd) {
+        let Some(mut frame) = self.frames.pop_front() else { return };
+        let all = frame.inputs.len();
+        let mut left = std::mem::take(&mut frame.inputs).into_iter();
+        for part in parts {
+            let outcomes = self.job.decode::<T>(part, left.len());
+            for (one, outcome) in left.by_ref().take(outcomes.len()).zip(outcomes) {
+                self.settle(one, outcome);
+            }
+        }
+        let answered = all - left.len();
+        let (error, started) = match end {
+            Ok(()) => {
+                let missing = || Err(CallError::Remote(Box::new(no_outcome())));
+                return left.for_each(|one| self.settle(one, missing()));
+            }
+            Err(failed) => failed,
+        };
+        let failed = started.unwrap_or(all).clamp(answered.max(1), all) - answered;
+        let lost: Vec<ChunkInput> = left.by_ref().take(failed).collect();
+        let rest: Vec<ChunkInput> = left.collect();
+        // Of the first attempt, the time begins anew.
+        let rest_began = frame.began.filter(|_| !frame.attempts.is_first());
+        // What a dead worker had not started is done by another one.
+        let rest = ChunkFrame { began: rest_began, ..frame.with(rest, ChunkTurn::Admitted) };
+        match error {
+            CallError::WorkerDied { .. } if all > 1 && self.job.command.gathers() => {
+                frame.began = rest_began;
+                frame.attempts.record_loss(error);
+                let alone = |one| frame.with(vec![one], ChunkTurn::Alone);
+                self.frames.extend(lost.into_iter().map(alone));
+            }
+            CallError::WorkerDied { .. } if self.job.idempotent => self.lose(&frame, lost, started, &error),
+            error => {
+                let error = frame.attempts.explain(error);
+                for one in lost {
+                    self.settle(one, Err(error.clone()));
+                }
+            }
+        }
+        if !rest.inputs.is_empty() {
+            self.frames.push_front(rest);
+        }
+    }
+
+    /// Inputs are lost with their worker: they are made again as far as they may be.
+    fn lose(
+        &mut self,
+        frame: &ChunkFrame,
+        mut lost: Vec<ChunkInput>,
+        started: Option<usize>,
+        error: &CallError,
+    ) {
+        let job = self.job;
+        let killer = if started.is_some() { lost.pop().map(|one| vec![one]) } else { None };
+        for mut inputs in [Some(lost), killer].into_iter().flatten().filter(|inputs| !inputs.is_empty()) {
+            for one in &mut inputs {
+                job.pool.attempt_lost(&job.command, &mut one.permit);
+            }
+            let deadline = after(frame.began.unwrap_or_else(Instant::now), job.timeout);
+            let mut attempts = frame.attempts.clone();
+            match attempts.lose(&job.pool, deadline, error.clone()) {
+                Ok(due) => {
+                    let again = frame.with(inputs, ChunkTurn::Again(due));
+                    self.frames.push_back(ChunkFrame { attempts, ..again });
+                }
+                Err(error) => {
+                    for one in inputs {
+                        self.settle(one, Err(error.clone()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T> Chunk<'_, T> {
+    fn settle(&mut self, one: ChunkInput, answer: Result<T, CallError>) {
+        let error = answer.as_ref().err();
+        self.has_failed |= error.and_then(CallError::remote).is_some_and(RemoteError::has_run);
+        let outcome = error.map_or(CallOutcome::Ok, CallOutcome::of);
+        self.job.pool.settle(&self.job.command, one.permit, outcome);
+        self.outcomes[one.at] = Some(answer);
+    }
+}
+
+impl<T> Drop for Chunk<'_, T> {
+    fn drop(&mut self) {
+        for one in self.frames.drain(..).flat_map(|frame| frame.inputs) {
+            self.job.pool.settle(&self.job.command, one.permit, CallOutcome::Cancelled);
+        }
+    }
+}

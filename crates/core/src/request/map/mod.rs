@@ -1,0 +1,218 @@
+//! One command over many inputs, as fast as the workers can: small inputs travel many to a frame, each with its own
+//! outcome, and inputs are taken only as fast as outcomes are read.
+
+mod chunk;
+mod item;
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesOrdered, FuturesUnordered};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::call::CallError;
+use crate::pool::Pool;
+use crate::request::builder::{CallOptions, common_options};
+use crate::value::{Encoded, ValueError};
+use chunk::ChunkJob;
+
+/// How much work one frame carries, as far as it is known how long the command takes.
+const CHUNK: Duration = Duration::from_millis(4);
+/// How many bytes of inputs one frame carries at the most.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+type Inputs = Box<dyn Iterator<Item = Result<Encoded, ValueError>> + Send>;
+
+/// A map that is about to begin; see [`Snakepit::map`].
+#[must_use = "a map begins with in_order() or as_they_come()"]
+pub struct MapBuilder<T> {
+    options: CallOptions,
+    inputs: Inputs,
+    chunk: Option<usize>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> MapBuilder<T> {
+    /// Describes calls of one command, one for each input.
+    pub fn new<I>(pool: &Pool, command: &str, inputs: I) -> Self
+    where
+        I: IntoIterator<IntoIter: Send + 'static>,
+        I::Item: Serialize,
+    {
+        let inputs = Box::new(inputs.into_iter().map(|input| Encoded::encode_args(&input)));
+        Self { options: CallOptions::new(pool, command), inputs, chunk: None, value: PhantomData }
+    }
+
+    common_options!();
+
+    /// How many inputs travel together; chosen by itself unless this is said. Their outcomes are handed on together,
+    /// too: so many answers, each as long as `max_frame` allows, may be held at a time.
+    pub fn chunk(mut self, inputs: usize) -> Self {
+        self.chunk = Some(inputs.max(1));
+        self
+    }
+
+    /// The outcomes in the order of the inputs.
+    pub fn in_order(self) -> Result<MapInOrder<T>, CallError> {
+        Ok(MapInOrder(Work::new(self, Running::InOrder(FuturesOrdered::new()))?))
+    }
+
+    /// The outcomes as they come, each with the number of its input.
+    pub fn as_they_come(self) -> Result<MapAsTheyCome<T>, CallError> {
+        Ok(MapAsTheyCome(Work::new(self, Running::AsTheyCome(FuturesUnordered::new()))?))
+    }
+}
+
+/// The outcomes of a map, in the order of its inputs.
+#[must_use = "a map does nothing unless it is read"]
+pub struct MapInOrder<T>(Work<T>);
+
+/// The outcomes of a map as they come, each with the number of its input.
+#[must_use = "a map does nothing unless it is read"]
+pub struct MapAsTheyCome<T>(Work<T>);
+
+impl<T> Unpin for Work<T> {}
+
+impl<T: DeserializeOwned + Send + 'static> Stream for MapInOrder<T> {
+    type Item = Result<T, CallError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll(context).map(|next| next.map(|(_, outcome)| outcome))
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> Stream for MapAsTheyCome<T> {
+    type Item = (usize, Result<T, CallError>);
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll(context)
+    }
+}
+
+/// The outcomes of one chunk, and the number of its first input.
+type ChunkResults<T> = (usize, Vec<Result<T, CallError>>);
+
+enum Running<T> {
+    InOrder(FuturesOrdered<BoxFuture<'static, ChunkResults<T>>>),
+    AsTheyCome(FuturesUnordered<BoxFuture<'static, ChunkResults<T>>>),
+}
+
+impl<T> Running<T> {
+    fn len(&self) -> usize {
+        match self {
+            Self::InOrder(chunks) => chunks.len(),
+            Self::AsTheyCome(chunks) => chunks.len(),
+        }
+    }
+
+    fn push(&mut self, chunk: BoxFuture<'static, ChunkResults<T>>) {
+        match self {
+            Self::InOrder(chunks) => chunks.push_back(chunk),
+            Self::AsTheyCome(chunks) => chunks.push(chunk),
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<ChunkResults<T>>> {
+        match self {
+            Self::InOrder(chunks) => chunks.poll_next_unpin(context),
+            Self::AsTheyCome(chunks) => chunks.poll_next_unpin(context),
+        }
+    }
+}
+
+struct Work<T> {
+    job: Arc<ChunkJob>,
+    inputs: std::iter::Fuse<Inputs>,
+    /// Taken, and not sent yet.
+    next_input: Option<Result<Encoded, ValueError>>,
+    chunk: Option<usize>,
+    taken: usize,
+    running: Running<T>,
+    first: usize,
+    outcomes: VecDeque<Result<T, CallError>>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> Work<T> {
+    fn new(mut map: MapBuilder<T>, running: Running<T>) -> Result<Self, CallError> {
+        map.options.note_chain()?;
+        map.options.note_trace(&tracing::Span::none())?;
+        let pool = map.options.target?;
+        let job = ChunkJob {
+            timeout: map.options.timeout.unwrap_or_else(|| pool.bounds.call_timeout()),
+            pool,
+            command: map.options.command,
+            priority: map.options.priority,
+            idempotent: map.options.idempotent,
+            extras: map.options.extras.map(|extras| *extras),
+        };
+        Ok(Self {
+            job: Arc::new(job),
+            inputs: map.inputs.fuse(),
+            next_input: None,
+            chunk: map.chunk,
+            taken: 0,
+            running,
+            first: 0,
+            outcomes: VecDeque::new(),
+        })
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, Result<T, CallError>)>> {
+        loop {
+            if let Some(outcome) = self.outcomes.pop_front() {
+                self.first += 1;
+                return Poll::Ready(Some((self.first - 1, outcome)));
+            }
+            self.send_chunks();
+            match ready!(self.running.poll_next(context)) {
+                None => return Poll::Ready(None),
+                Some((first, outcomes)) => {
+                    self.first = first;
+                    self.outcomes = outcomes.into();
+                }
+            }
+        }
+    }
+
+    /// Two chunks for each worker: one that it works on, one that waits for it.
+    fn send_chunks(&mut self) {
+        let wanted = 2 * self.job.pool.scheduler().workers().count().max(1);
+        while self.running.len() < wanted {
+            // A batch command is given as many as its function takes at a time.
+            let fitting =
+                || self.job.command.batch().unwrap_or_else(|| self.job.command.estimate.fits_into(CHUNK));
+            let size = self.chunk.unwrap_or_else(fitting);
+            let size = if self.job.sends_many() { size } else { 1 };
+            let mut inputs = Vec::with_capacity(size.min(1024));
+            let mut bytes = 0;
+            let first = self.taken;
+            let most = CHUNK_BYTES.min(self.job.pool.bounds.max_frame() / 4);
+            while inputs.len() < size && bytes < most {
+                let Some(input) = self.next_input.take().or_else(|| self.inputs.next()) else { break };
+                let length = input.as_ref().map_or(0, Encoded::payload_len);
+                if length > most && !inputs.is_empty() {
+                    // A large one travels alone: together with others it might be too large.
+                    self.next_input = Some(input);
+                    break;
+                }
+                bytes += length;
+                inputs.push(input);
+                self.taken += 1;
+            }
+            if inputs.is_empty() {
+                return;
+            }
+            let job = Arc::clone(&self.job);
+            self.running.push(async move { (first, job.run(inputs).await) }.boxed());
+            // As long as nothing is known of the command, one chunk at a time to each place teaches enough.
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The time that the workers of an engine have to end when it stops. It is decided only here.
+//!
+//! ```text
+//! calls drain ──► open ────────────────── half-time ────────────────── end
+//!                  │ goodbye to each       │ TERM to the rest           │ KILL to the rest
+//!                  │◄──────────────── cleanup_on_stop_timeout_ms ──────►│
+//! ```
+//!
+//! All workers of all pools share one window. A worker gets TERM before half-time if there is no goodbye to wait for,
+//! because its adapter has none or one of its calls was cut short. Without `cleanup_on_stop` the window is empty, and
+//! workers get KILL at once.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use snakepit_policy::time::after;
+
+/// The time between the end of the drain and KILL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StopWindow {
+    /// When the workers that are left after the goodbye get TERM.
+    pub term_at: Instant,
+    /// When the workers that are left get KILL.
+    pub kill_at: Instant,
+}
+
+impl StopWindow {
+    /// Opens a window now. `grace` comes from [`custody::Config::grace`](crate::custody::Config::grace).
+    pub fn open(grace: Duration) -> Self {
+        let now = Instant::now();
+        Self { term_at: after(now, grace / 2), kill_at: after(now, grace) }
+    }
+
+    /// Reports whether workers get a goodbye or TERM before KILL.
+    pub(crate) fn asks(self) -> bool {
+        self.term_at < self.kill_at
+    }
+
+    /// Returns the time until KILL.
+    pub fn left(self) -> Duration {
+        self.kill_at.saturating_duration_since(Instant::now())
+    }
+}

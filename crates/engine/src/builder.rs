@@ -1,0 +1,195 @@
+//! The description of an engine: checks it, and starts its pools.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::causes::with_causes;
+use crate::custody::{self, Run, WorkerId};
+use crate::handle::Snakepit;
+use crate::logging::Logging;
+use crate::pool::{FirstStart, PoolOptions, PoolSet};
+use crate::running::Engine;
+use crate::tool::{ToolContext, Tools};
+use crate::{StartError, telemetry};
+
+/// Why an engine did not start. A failed start leaves nothing behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The engine has no pool.
+    #[error("there is no pool to start: add one with Snakepit::builder().pool(…)")]
+    NoPools,
+    /// Two pools have the same name.
+    #[error("two pools are called {0}: give one of them another name with Pool::name")]
+    SameName(String),
+    /// A pool's name cannot be used.
+    #[error("{name:?} cannot be the name of a pool: {reason}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A process-wide engine is already running.
+    #[error(
+        "the process-wide engine runs already: use Snakepit::global(), or start another one with start()"
+    )]
+    GlobalRuns,
+    /// The runtime of a blocking script did not start.
+    #[error("cannot start a tokio runtime for the script: start one yourself, and use Script::run in it")]
+    Runtime(#[source] std::io::Error),
+    /// The custody of processes did not open.
+    #[error(transparent)]
+    Custody(#[from] custody::OpenError),
+    /// The workers of a pool did not start.
+    #[error("pool {pool} does not start: {}", with_causes(.source))]
+    Start {
+        /// The pool.
+        pool: String,
+        /// Why the worker did not start.
+        #[source]
+        source: StartError,
+    },
+}
+
+/// The description of an engine: its pools, its tools and its settings.
+#[must_use]
+#[derive(Default)]
+pub struct Builder {
+    pools: Vec<PoolOptions>,
+    tools: Tools,
+    custody: custody::Config,
+    logging: Logging,
+}
+
+impl Builder {
+    /// Adds a pool. The first pool serves the calls that name no pool.
+    pub fn pool(mut self, pool: PoolOptions) -> Self {
+        self.pools.push(pool);
+        self
+    }
+
+    /// Sets how processes are kept in custody.
+    pub fn custody(mut self, config: custody::Config) -> Self {
+        self.custody = config;
+        self
+    }
+
+    /// Sets how much the engine logs. By default it logs warnings, and what a worker printed only if a call fails.
+    pub fn logging(mut self, logging: Logging) -> Self {
+        self.logging = logging;
+        self
+    }
+
+    /// Offers workers a function of the host. Take named arguments as a struct or a map, and positional arguments as a
+    /// tuple.
+    ///
+    /// Workers get the text of an error. They also get the causes of a [`CallError`](crate::CallError), of a `Box<dyn
+    /// Error + Send + Sync>`, and of an error that shows its causes with `{:#}`, as anyhow's errors do.
+    pub fn tool<A, R, E, F, Fut>(mut self, name: impl Into<String>, tool: F) -> Self
+    where
+        A: DeserializeOwned,
+        R: Serialize,
+        E: std::fmt::Display + 'static,
+        F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+    {
+        self.tools.add(name.into(), tool);
+        self
+    }
+
+    /// Offers a function like [`Builder::tool`] does, but one that answers with a stream of values.
+    pub fn tool_stream<A, R, E, F, S>(mut self, name: impl Into<String>, tool: F) -> Self
+    where
+        A: DeserializeOwned,
+        R: Serialize,
+        E: std::fmt::Display + 'static,
+        F: Fn(A, ToolContext) -> S + Send + Sync + 'static,
+        S: futures_core::Stream<Item = Result<R, E>> + Send + 'static,
+    {
+        self.tools.add_stream(name.into(), tool);
+        self
+    }
+
+    /// Starts all pools and waits until all their workers are ready.
+    pub async fn start(self) -> Result<Snakepit, EngineError> {
+        self.start_with(|_| {}).await
+    }
+
+    /// Starts the engine like [`Builder::start`], and calls `started` as soon as there is an engine to stop.
+    pub(crate) async fn start_with(self, started: impl FnOnce(&Snakepit)) -> Result<Snakepit, EngineError> {
+        let (pit, firsts) = self.launch().await?;
+        started(&pit);
+        for first in firsts {
+            let pool = first.pool.clone();
+            if let Err(source) = first.result().await {
+                pit.stop_within(Duration::ZERO).await;
+                return Err(EngineError::Start { pool, source });
+            }
+        }
+        Ok(pit)
+    }
+
+    /// Starts all pools without waiting for their workers. Calls wait in the queue. [`Snakepit::await_ready`] waits for
+    /// the workers.
+    pub async fn start_in_background(self) -> Result<Snakepit, EngineError> {
+        self.launch().await.map(|(pit, _)| pit)
+    }
+
+    async fn launch(self) -> Result<(Snakepit, Vec<FirstStart>), EngineError> {
+        self.check_names()?;
+        telemetry::hear_custody();
+        self.logging.begin();
+        let stop_grace = self.custody.grace();
+        let run = if self.pools.iter().any(PoolOptions::starts_processes) {
+            let config = self.custody;
+            let opened = tokio::task::spawn_blocking(move || Run::open(config));
+            Some(opened.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?)
+        } else {
+            None
+        };
+        match PoolSet::start(self.pools, self.tools, run.as_ref(), self.logging).await {
+            Ok((pools, firsts)) => Ok((Snakepit::new(Engine::new(pools, run, stop_grace)), firsts)),
+            Err((pool, source)) => {
+                stop_run(run).await;
+                Err(EngineError::Start { pool, source })
+            }
+        }
+    }
+
+    /// Reports whether there is no pool to start.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pools.is_empty()
+    }
+
+    fn check_names(&self) -> Result<(), EngineError> {
+        if self.pools.is_empty() {
+            return Err(EngineError::NoPools);
+        }
+        for (index, pool) in self.pools.iter().enumerate() {
+            let name = pool.pool_name();
+            if self.pools[..index].iter().any(|other| other.pool_name() == name) {
+                return Err(EngineError::SameName(name.to_owned()));
+            }
+            // Workers are named after their pool.
+            if let Err(error) = WorkerId::new(format!("{name}-999999")) {
+                return Err(EngineError::BadName { name: name.to_owned(), reason: error.to_string() });
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn stop_run(run: Option<Run>) {
+    if let Some(run) = run {
+        let _ = tokio::task::spawn_blocking(move || run.stop()).await;
+    }
+}
+
+impl From<PoolOptions> for Builder {
+    fn from(pool: PoolOptions) -> Self {
+        Self::default().pool(pool)
+    }
+}

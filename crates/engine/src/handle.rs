@@ -1,0 +1,210 @@
+//! The engine as its user holds it: calls, pools, and the shutdown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::builder::Builder;
+use crate::custody::{self, Run, RunId, StopReport};
+use crate::lifecycle::shutdown::{CLEANUP_TIMEOUT, ENDING, ExitAction, GRACE, Shutdown, ShutdownCause};
+use crate::lifecycle::{CoordinatorError, ShutdownCoordinator, Stage};
+use crate::pool::Pool;
+use crate::running::{Engine, EnginePhase};
+use crate::shutdown_report::ShutdownReport;
+use snakepit_core::{CallBuilder, CallError, Chain, MapBuilder, StreamBuilder};
+
+/// A running engine. Clones are cheap; dropping the last one ends the workers.
+///
+/// ```no_run
+/// use snakepit::{Snakepit, args, python};
+///
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pit = Snakepit::builder().pool(python("worker.py").workers(4)).start().await?;
+/// let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await?;
+/// pit.stop().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Snakepit(Arc<EngineGuard>);
+
+/// What all handles of an engine share. It is dropped with the last handle, and then ends the engine.
+struct EngineGuard(Arc<Engine>);
+
+impl Drop for EngineGuard {
+    fn drop(&mut self) {
+        let engine = &self.0;
+        if !engine.is_own() {
+            // A forked copy of the host: the runtime of the engine has no threads here.
+            return std::mem::forget(Arc::clone(engine));
+        }
+        if engine.phase() == EnginePhase::Closed {
+            return;
+        }
+        if !engine.needs_a_driver() {
+            // If the runtime is gone as well, dropping it has ended the processes.
+            engine.begin_end(ShutdownCause::Drop, Duration::ZERO);
+        } else if engine.claim_end() {
+            engine.end_on_thread();
+        }
+    }
+}
+
+impl std::fmt::Debug for Snakepit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snakepit").field("pools", &self.pools()).finish_non_exhaustive()
+    }
+}
+
+impl Snakepit {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self(Arc::new(EngineGuard(engine)))
+    }
+
+    /// Returns an empty description of an engine.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The pool that serves the calls that name no pool.
+    fn first_pool(&self) -> &Pool {
+        &self.pools()[0]
+    }
+
+    /// Calls a command: `pit.call("add", args! { a: 1, b: 2 }).await?`. Options, such as `.timeout(…)` or `.session(…)`, go
+    /// before the `.await`.
+    ///
+    /// Dropping the future cancels the call.
+    pub fn call<T: DeserializeOwned + Send + 'static>(
+        &self,
+        command: &str,
+        args: impl Serialize,
+    ) -> CallBuilder<T> {
+        CallBuilder::new(self.first_pool(), command, &args)
+    }
+
+    /// Calls a command that answers with a stream of values: `pit.stream("count", args! { n: 3 }).open()?`.
+    pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
+        StreamBuilder::new(self.first_pool(), command, &args)
+    }
+
+    /// Calls a command once for each input: `pit.map("square", 0..1000).in_order()?` is a stream of the outcomes.
+    ///
+    /// A struct or a map holds arguments by name, a tuple or a list holds arguments by position, and any other input is
+    /// a single argument.
+    pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
+    where
+        T: DeserializeOwned + Send + 'static,
+        I: IntoIterator<IntoIter: Send + 'static>,
+        I::Item: Serialize,
+    {
+        MapBuilder::new(self.first_pool(), command, inputs)
+    }
+
+    /// Returns the pool with this name.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools().iter().find(|pool| pool.name() == name)
+    }
+
+    /// Returns all pools.
+    pub fn pools(&self) -> &[Pool] {
+        self.engine().pools.pools()
+    }
+
+    /// Waits until all workers of all pools are ready. All pools share the timeout. The error names the first pool that
+    /// is not ready by then.
+    pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
+        try_join_all(self.pools().iter().map(|pool| pool.await_ready(timeout))).await?;
+        Ok(())
+    }
+
+    /// Returns the run that the processes belong to, or `None` if no pool has processes.
+    pub fn run(&self) -> Option<&Run> {
+        self.engine().run()
+    }
+
+    /// Waits until the engine takes no more calls, because it is being stopped or a signal asks the process to end.
+    ///
+    /// A task that waits here gets the grace period of the stop to finish; see [`crate::script`].
+    pub async fn stopping(&self) {
+        self.engine().stopping().await;
+    }
+
+    /// Stops the engine. Queued calls fail, and calls under way get 30 s to finish. Then all workers end together:
+    /// between the goodbye and KILL they have `cleanup_on_stop_timeout_ms` of [`custody::Config`]
+    /// (`docs/lifecycle.md`).
+    ///
+    /// The shutdown goes on even if you drop this future. Inside a tool of the host, this returns at once, since the
+    /// call that uses the tool must finish, too.
+    ///
+    /// ```no_run
+    /// # async fn stop(pit: snakepit::Snakepit) {
+    /// let report = pit.stop().await;
+    /// if !report.is_clean() {
+    ///     eprintln!("{} calls were cut short, {:?} survived", report.cut_short, report.survivors);
+    /// }
+    /// # }
+    /// ```
+    pub async fn stop(&self) -> ShutdownReport {
+        self.stop_within(GRACE).await
+    }
+
+    /// Stops the engine like [`Snakepit::stop`], with another grace period for the calls under way.
+    pub async fn stop_within(&self, grace: Duration) -> ShutdownReport {
+        let engine = self.engine();
+        if !engine.is_own() || engine.phase() == EnginePhase::Closed {
+            return engine.report();
+        }
+        engine.begin_end(ShutdownCause::Stop, grace);
+        if Chain::current().is_some() {
+            return engine.report();
+        }
+        let limit =
+            [engine.stop_grace, ENDING, CLEANUP_TIMEOUT].into_iter().fold(grace, Duration::saturating_add);
+        if tokio::time::timeout(limit, engine.reached(EnginePhase::Closed)).await.is_err() {
+            // The runtime of the engine is not being driven.
+            engine.end_on_thread();
+            engine.reached(EnginePhase::Closed).await;
+        }
+        engine.report()
+    }
+
+    /// Serves until SIGTERM or SIGINT asks the process to end, then stops the engine like [`Snakepit::stop`]. A second
+    /// signal ends all workers at once; a third ends the process immediately.
+    ///
+    /// Returns the status to exit with: 0 after a clean drain or if the engine was stopped elsewhere, 128 + n if signal
+    /// n cut the drain short.
+    pub async fn until_shutdown(&self) -> Result<u8, CoordinatorError> {
+        let coordinator = ShutdownCoordinator::install()?;
+        tokio::select! {
+            biased;
+            _ = coordinator.reached(Stage::Draining { signal: None }) => {}
+            () = self.engine().reached(EnginePhase::Closed) => return Ok(0),
+        }
+        let shutdown = Shutdown::of(self.engine(), ShutdownCause::Signal, GRACE);
+        let outcome = Shutdown { if_cut_short: Some(ExitAction::Return), ..shutdown }.run().await;
+        Ok(u8::try_from(outcome.status).unwrap_or(u8::MAX))
+    }
+
+    /// Ends all workers of all engines of this process now, and waits until they are gone. Nothing drains: workers get
+    /// TERM at once, and KILL after the grace period of their engine's custody. The engines take no more calls.
+    ///
+    /// For hosts that end in their own way. Needs no runtime, blocks for a bounded time, and may be called repeatedly.
+    pub fn cleanup() -> Vec<(RunId, StopReport)> {
+        let engines = Engine::all();
+        for engine in &engines {
+            engine.give_up();
+        }
+        let reports = custody::stop_all();
+        for engine in &engines {
+            engine.mark_closed();
+        }
+        reports
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.0.0
+    }
+}

@@ -1,0 +1,29 @@
+//! Engines: everything that one [`Snakepit`] runs, and what its start and end mean for the process.
+//!
+//! Knows pools, but no calls, workers, protocols, mailboxes or configuration files. An engine passes these files in this order:
+//!
+//! - `builder.rs`: pools, tools and settings, checked and started;
+//! - `handle.rs`: what the user holds; dropping the last clone ends the engine;
+//! - `running.rs`: the engine behind the handles, and how far its end has come;
+//! - [`lifecycle`]: scripts, signals, the steps of a shutdown, and the exit of the process;
+//! - `shutdown_report.rs`: what the end did.
+//!
+//! The crate `snakepit` re-exports what users need.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod builder;
+mod handle;
+pub mod lifecycle;
+mod running;
+mod shutdown_report;
+
+use snakepit_core::{CallError, StartError, causes, pool, tool};
+use snakepit_custody as custody;
+use snakepit_telemetry as telemetry;
+use snakepit_telemetry::logging;
+
+pub use builder::{Builder, EngineError};
+pub use handle::Snakepit;
+pub use lifecycle::{Script, ScriptError, ShutdownCoordinator, script};
+pub use shutdown_report::ShutdownReport;
