@@ -22,7 +22,7 @@ pub enum EngineError {
     #[error("there is no pool to start: add one with Snakepit::builder().pool(…)")]
     NoPools,
     /// Two pools have the same name.
-    #[error("two pools are called {0}: give one of them another name with Pool::name")]
+    #[error("two pools are called {0}: give one of them another name with PoolOptions::name")]
     SameName(String),
     /// A pool's name cannot be used.
     #[error("{name:?} cannot be the name of a pool: {reason}")]
@@ -34,7 +34,7 @@ pub enum EngineError {
     },
     /// A process-wide engine is already running.
     #[error(
-        "the process-wide engine runs already: use Snakepit::global(), or start another one with start()"
+        "the process-wide engine is already running: use Snakepit::global(), or start another one with start()"
     )]
     GlobalRuns,
     /// The runtime of a blocking script did not start.
@@ -86,8 +86,8 @@ impl Builder {
     /// Offers workers a function of the host. Take named arguments as a struct or a map, and positional arguments as a
     /// tuple.
     ///
-    /// Workers get the text of an error. They also get the causes of a [`CallError`](crate::CallError), of a `Box<dyn
-    /// Error + Send + Sync>`, and of an error that shows its causes with `{:#}`, as anyhow's errors do.
+    /// Workers get the text of an error. They also get the causes of a [`CallError`](crate::CallError), of a
+    /// `Box<dyn Error + Send + Sync>`, and of an error that shows its causes with `{:#}`, as anyhow's errors do.
     pub fn tool<A, R, E, F, Fut>(mut self, name: impl Into<String>, tool: F) -> Self
     where
         A: DeserializeOwned,

@@ -61,7 +61,7 @@ enum MailboxCommand {
     Receive(ReceiveArgs),
     /// Acknowledge a message: its work is done.
     Ack(LeasedMessage),
-    /// Give a message back; the delivery counts.
+    /// Give back a message; the delivery counts.
     Nack {
         #[command(flatten)]
         message: LeasedMessage,
@@ -72,7 +72,7 @@ enum MailboxCommand {
         #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
         visibility: Duration,
     },
-    /// Give a message back that nobody has begun; the delivery does not count.
+    /// Give back a message that was not started; the delivery does not count.
     Release(LeasedMessage),
     /// Extend the lease of a message to this long from now; --exactly may also shorten it.
     Extend {

@@ -128,7 +128,7 @@ impl HostTools {
             // The worker would take an error with this id for the answer to its first tool call, so the second one
             // alone cannot be refused.
             return Err(format!(
-                "it asked for a tool with the id {id}, which it uses for another one under way"
+                "it asked for a tool with the id {id}, which it uses for another tool call under way"
             ));
         }
         let most_bytes = max_frame.max(MOST_BYTES);

@@ -128,7 +128,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The worker's introduction cannot be decoded.
-    #[error("worker {worker} introduces itself with something that cannot be read")]
+    #[error("the introduction of worker {worker} cannot be read")]
     Introduction {
         /// The worker.
         worker: WorkerId,
@@ -169,7 +169,7 @@ fn without_sdk(output: &[String]) -> &'static str {
     let is_sign = |line: &String| SIGNS.iter().any(|sign| line.contains(sign));
     if output.iter().any(is_sign) {
         "\nits Python does not have Snakepit's SDK: `snakepit sdk install --into VENV` puts it into a virtual \
-         environment, and PYTHONPATH=\"$(snakepit sdk path)\" does without one"
+         environment, and PYTHONPATH=\"$(snakepit sdk path)\" works without one"
     } else {
         ""
     }

@@ -12,8 +12,8 @@ use snakepit_settings::{HumanTime, Notation, settings};
 
 settings! {
     keys of Foreign<custody::Config> {
-        /// The kind of containment that holds the workers: `"auto"`, `"namespace"`, `"shim"` or `"group"`. `snakepit
-        /// doctor` shows which ones work on this machine.
+        /// The kind of containment that holds the workers: `"auto"`, `"namespace"`, `"shim"` or `"group"`.
+        /// `snakepit doctor` shows which ones work on this machine.
         containment: custody::Containment as ContainmentChoice,
         /// The directory in which runs are recorded. Unset: `$SNAKEPIT_STATE_DIR`, otherwise /var/lib/snakepit for root
         /// and the XDG state directory for other users. Example: `state_dir = "state"`.

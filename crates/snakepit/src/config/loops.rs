@@ -117,8 +117,8 @@ settings! {
         /// arguments are always included.
         give_up_on: Vec<String>,
         /// The duration of a message's lease, which is extended while the message is being handled. The messages of a
-        /// killed process are delivered again after this time. Unset: five minutes. Example: `visibility_timeout =
-        /// "5m"`.
+        /// killed process are delivered again after this time. Unset: five minutes. Example:
+        /// `visibility_timeout = "5m"`.
         visibility_timeout_ms: Option<u64> as Option<HumanTime> => "visibility_timeout",
         /// How long one receive operation waits for messages, at most 20 s. Unset: 20 s. Example: `wait = "20s"`.
         wait_ms: Option<u64> as Option<HumanTime> => "wait",

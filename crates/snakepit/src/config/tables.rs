@@ -77,8 +77,8 @@ settings! {
         command: Option<Vec<String>> = None,
         /// The way to call the worker. `worker` implies `"python"`, and `command` implies `"socket"` (spec/wire.md).
         /// Either of them can be combined with `"stdio"` (lines of JSON on the standard streams, spec/stdio.md),
-        /// `"http"` (routes on a port that the worker announces) or `"grpc"` (spec/snakepit.proto). Example: `adapter =
-        /// "python"`.
+        /// `"http"` (routes on a port that the worker announces) or `"grpc"` (spec/snakepit.proto). Example:
+        /// `adapter = "python"`.
         adapter: Option<AdapterName> = None,
         /// Settings of the adapter `"http"`. `prefix` precedes all routes. `method` applies to commands that have no
         /// route of their own. `ready` is how a worker shows that it is ready: `"line"` (it prints its ready line),

@@ -151,8 +151,8 @@ async fn inside_one_gpu_of_amd_each() {
     pit.end().await;
 }
 
-/// Needs a network, and prints the duration: `cargo nextest run -p snakepit --test environments --run-ignored only
-/// numpy`.
+/// Needs a network, and prints the duration:
+/// `cargo nextest run -p snakepit --test environments --run-ignored only numpy`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "installs numpy, and measures"]
 async fn numpy_takes_less_time_when_workers_share_the_cores() {

@@ -109,9 +109,6 @@ fn a_process_that_is_killed_at_any_step_of_any_operation_breaks_no_rule() {
     }
     println!("{all} rounds, killed at {kills:?}, rules asked {fired:?}");
     for (step, _) in STEPS {
-        assert!(
-            kills.get(step).is_some_and(|kills| *kills > 0),
-            "none was killed at {step}: {kills:?}"
-        );
+        assert!(kills.get(step).is_some_and(|kills| *kills > 0), "none was killed at {step}: {kills:?}");
     }
 }
