@@ -19,7 +19,7 @@ impl Supervisor {
             let scheduler = self.shared.scheduler();
             let first = self.serving.iter().min_by_key(|(index, member)| {
                 let is_current = member.worker.generation == self.generation.number;
-                // By work alone, a busy worker would serve for ever while workers that became due later leave.
+                // By work alone, a busy worker would serve forever while workers that became due later leave.
                 let due_since = member.due.map(|mark| mark.since);
                 // Workers that have been idle for longest are the coldest.
                 let idle_since = Reverse(member.idle_for(now));

@@ -207,7 +207,7 @@ impl Unproven {
     async fn end(mut self, error: &StartError, unwanted: impl Future<Output = ()>) {
         self.is_settled = true;
         let (reason, patience) = match error {
-            // The worker is in the middle of a call whose result nobody needs any more.
+            // The worker is in the middle of a call whose result is no longer needed.
             StartError::Stopped => (Reason::Stopped, Duration::ZERO),
             error => (Reason::Broken(error.to_string()), GOODBYE),
         };
