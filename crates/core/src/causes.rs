@@ -1,10 +1,10 @@
-//! Errors and panics: as one line of text, or ignored.
+//! Turns errors and panics into one line of text, or ignores panics.
 
 use std::any::Any;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The text of an error and of its causes. A cause that the text has already is not repeated.
+/// Returns the text of an error and of its causes. A cause that the text already contains is not repeated.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -18,7 +18,7 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")

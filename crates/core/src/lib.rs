@@ -1,8 +1,8 @@
-//! Pools without any protocol: calls, the queues that they wait in, workers and their supervision.
+//! Pools without any protocol: calls, queues, workers and their supervision.
 //!
-//! A [`request`] becomes a [`call`], which travels `queue` → `worker` → [`adapter`], which is the contract that each kind of worker fulfils. What holds the
-//! processes, and ends them when the host is gone, is `snakepit_custody`. Knows no adapter, no mailbox and no configuration file. The
-//! crate `snakepit` shows users what they need of it.
+//! A [`request`] becomes a [`call`], which travels `queue` → `worker` → [`adapter`]. The adapter contract is what each
+//! kind of worker fulfils. `snakepit_custody` holds the processes, and ends them when the host is gone. This crate
+//! knows no adapter, no mailbox and no configuration file. The crate `snakepit` re-exports what users need.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,9 +1,9 @@
 //! Suggestions for names that do not exist.
 
-/// A known name is suggested from this similarity on (1 is equal).
+/// The similarity from which a known name is suggested. 1 means equal.
 const SIMILAR: f64 = 0.5;
 
-/// The known name that is most similar to this one, if any is similar.
+/// Returns the known name that is most similar to this one, if any is similar.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let similarity = |other| strsim::normalized_damerau_levenshtein(name, other);
     let best = known
@@ -13,7 +13,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.filter(|(similarity, _)| *similarity >= SIMILAR).map(|(_, nearest)| nearest)
 }
 
-/// The end of an error about an unknown name: the name that was probably meant, or all that there are.
+/// Returns the end of an error about an unknown name: the name that was probably meant, or all names that exist.
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(name, known.iter().copied()) {

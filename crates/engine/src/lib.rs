@@ -1,12 +1,13 @@
 //! Engines: everything that one [`Snakepit`] runs, and what its start and end mean for the process.
 //!
-//! Knows pools, but no calls, workers, protocols, mailboxes or configuration files. An engine passes these files in this order:
+//! Knows pools, but no calls, workers, protocols, mailboxes or configuration files. An engine passes these files in
+//! this order:
 //!
 //! - `builder.rs`: pools, tools and settings, checked and started;
 //! - `handle.rs`: what the user holds; dropping the last clone ends the engine;
-//! - `running.rs`: the engine behind the handles, and how far its end has come;
+//! - `running.rs`: the engine behind the handles, and the progress of its end;
 //! - [`lifecycle`]: scripts, signals, the steps of a shutdown, and the exit of the process;
-//! - `shutdown_report.rs`: what the end did.
+//! - `shutdown_report.rs`: what the shutdown did.
 //!
 //! The crate `snakepit` re-exports what users need.
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! How a call gets its answer: the [`Call`] that a queue or a worker owns, and the state that it shares with its caller.
 //!
-//! A call is owned by one place at a time. A dropped call answers its caller, too: its worker is lost. The state is one
-//! allocation for each call, with one short lock for each event. The first end counts; later ones are ignored.
+//! A call is owned by one place at a time. Dropping a call answers its caller, too: the worker is lost. The state is
+//! one allocation per call, and each event takes one short lock. The first end counts, and later ones are ignored.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,12 +17,12 @@ use super::{CallError, CallId, Chain, Extras, Input, PoolCommand, Portion, Queue
 use crate::telemetry::{Level, TraceContext, is_heard};
 use crate::value::Encoded;
 
-/// How often a call may come back from workers that ended before they started it.
+/// The number of times that a call may come back from workers that ended before they started it.
 pub(super) const MAX_RETURNS: u8 = 3;
 
-/// A call in the hands of a worker (or of the queue that it waits in).
+/// A call that a worker or a queue holds.
 ///
-/// Answer it with [`Call::finish`]; a call that is dropped fails with the end of its worker.
+/// Answer it with [`Call::finish`]. A dropped call fails with the end of its worker.
 #[must_use = "a call that is dropped fails"]
 pub struct Call {
     pub(crate) id: CallId,
@@ -31,19 +31,19 @@ pub struct Call {
     pub(crate) deadline: Option<Instant>,
     pub(crate) extras: Option<Box<Extras>>,
     pub(crate) state: Arc<CallState>,
-    /// Its place in the queue, kept so that a call that comes back stands where it stood.
+    /// The position in the queue. A call that comes back keeps it.
     pub(crate) key: QueueKey,
-    /// The place at a worker that it takes up, once it has one.
+    /// The place that the call takes up at a worker, once it has one.
     pub(crate) lease: Option<Lease>,
-    /// Since when it has waited, if it had to.
+    /// The time since which the call has waited, if it had to wait.
     pub(crate) queued_at: Option<Instant>,
-    /// How often it came back from a worker that had not started it.
+    /// The number of times that the call came back from a worker that had not started it.
     pub(crate) returns: u8,
-    /// It has its end, and its caller was told.
+    /// Whether the call has ended and its caller was told.
     pub(crate) is_over: bool,
-    /// Workers died that had it: it is on trial, and is done by a worker that has no other call.
+    /// Whether the call needs a worker that has no other call, for example because workers died that had it.
     pub(crate) alone: bool,
-    /// The calls that travel with it, if it is a batch.
+    /// The calls that travel with this one, if it is a batch.
     pub(crate) batch: Option<Box<Batch>>,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Debug for Call {
 }
 
 impl Call {
-    /// A call that has no worker yet.
+    /// Creates a call that has no worker yet.
     pub(crate) fn new(
         id: CallId,
         command: Arc<PoolCommand>,
@@ -79,85 +79,85 @@ impl Call {
         }
     }
 
-    /// Its number.
+    /// Returns the number of the call.
     pub fn id(&self) -> CallId {
         self.id
     }
 
-    /// The command's name.
+    /// Returns the name of the command.
     pub fn command(&self) -> &str {
         &self.command.name
     }
 
-    /// The command's name, to be kept.
+    /// Returns the name of the command as a shared string.
     pub fn shared_command(&self) -> Arc<str> {
         Arc::clone(&self.command.name)
     }
 
-    /// The arguments.
+    /// Returns the arguments.
     pub fn input(&self) -> &Input {
         &self.input
     }
 
-    /// What is left of the caller's time.
+    /// Returns what is left of the caller's time.
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// The session it belongs to.
+    /// Returns the session that the call belongs to.
     pub fn session(&self) -> Option<&str> {
         self.extras.as_ref()?.session.as_deref()
     }
 
-    /// What the caller sent along.
+    /// Iterates over the metadata that the caller set.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.extras
             .iter()
             .flat_map(|extras| extras.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())))
     }
 
-    /// If the caller takes a stream: how much may be sent before it grants more.
+    /// Returns how much of a stream may be sent before the caller grants more. `None` if the caller takes no stream.
     pub fn stream_credit(&self) -> Option<Portion> {
         self.extras.as_ref()?.stream
     }
 
-    /// The trace that it belongs to.
+    /// Returns the trace that the call belongs to.
     pub fn trace(&self) -> Option<&TraceContext> {
         self.extras.as_ref()?.trace.as_deref()
     }
 
-    /// Of many calls that travel together and have traces of their own: one for each.
+    /// Returns one trace for each of several calls that travel together. Empty if none of them has a trace of its own.
     pub fn traces(&self) -> &[Option<Arc<TraceContext>>] {
         self.extras.as_ref().map_or(&[], |extras| &extras.traces)
     }
 
-    /// Whether there is anything beside the command, its arguments and the deadline.
+    /// Reports whether the call has more than a command, arguments and a deadline.
     pub fn has_options(&self) -> bool {
         self.extras.is_some()
     }
 
-    /// The names of its pool and of the worker that has it.
+    /// Returns the names of the pool and of the worker that has the call.
     pub fn served_by(&self) -> Option<(Arc<str>, Arc<str>)> {
         Some(self.lease.as_ref()?.holder().names())
     }
 
-    /// The calls that wait for this one, if a tool of the host made it.
+    /// Returns the calls that wait for this one, if a tool of the host made it.
     pub fn chain(&self) -> Option<&Arc<Chain>> {
         self.extras.as_ref()?.chain.as_ref()
     }
 
-    /// Whether the caller has gone away.
+    /// Reports whether the caller has gone away.
     pub fn is_abandoned(&self) -> bool {
         self.state.is_abandoned()
     }
 
-    /// Sends one item of a stream. Gives what waited to be read before this item: once that reaches the credit,
-    /// the worker has sent more than it may.
+    /// Sends one item of a stream. Returns how much was unread before this item. Once that reaches the credit, the
+    /// worker has sent more than it may.
     pub fn send_item(&self, item: Encoded) -> Portion {
         self.state.item(item)
     }
 
-    /// Tells how far the call is.
+    /// Reports the progress of the call.
     pub fn progress(&self, fraction: Option<f64>, text: Option<String>) {
         let progress = Progress { fraction, text };
         if let Some(batch) = &self.batch {
@@ -166,7 +166,7 @@ impl Call {
         self.state.progress(progress);
     }
 
-    /// Answers it. For a stream, `Ok` is the stream's end and its value is not sent.
+    /// Answers the call. For a stream, `Ok` is the end of the stream, and its value is not sent.
     pub fn finish(self, outcome: Result<Encoded, RemoteError>) {
         if let Some(lease) = &self.lease {
             lease.holder().answered(&self, outcome.is_err());
@@ -178,19 +178,20 @@ impl Call {
         self.end(end);
     }
 
-    /// As [`Call::finish`], and says how long the worker took, so that the pool learns which commands are short.
+    /// Like [`Call::finish`], but also records how long the worker took, so that the pool learns which commands are
+    /// short.
     pub fn finish_after(self, service: Duration, outcome: Result<Encoded, RemoteError>) {
         self.command.estimate.learn(service / self.command.runs(&self.input));
         self.finish(outcome);
     }
 
-    /// Fails it with an error of the engine.
+    /// Fails the call with an error of the engine.
     pub fn fail(self, error: CallError) {
         self.end(CallEnd::Failed(error));
     }
 
     pub(crate) fn end(mut self, end: CallEnd) {
-        // First: whoever has the answer may call again at once, and finds the place free.
+        // Before the answer: a caller that has its answer may call again at once, and must find the place free.
         drop(self.lease.take());
         match self.batch.take() {
             None => self.state.end(end),
@@ -199,9 +200,9 @@ impl Call {
         self.is_over = true;
     }
 
-    /// Hands back a call that its worker never started, to be given to another one.
+    /// Gives back a call that its worker never started. Another worker gets it.
     ///
-    /// One that comes back again and again is most likely why its workers end: then it fails with the last one.
+    /// A call that keeps coming back is probably the reason why its workers end. It then fails with the last worker.
     pub fn give_back(mut self) {
         if let Some(batch) = self.batch.take_if(|batch| batch.has_members())
             && let Some(lease) = self.lease.take()
@@ -223,18 +224,19 @@ impl Call {
         }
     }
 
-    /// Many calls that travelled together are lost with their worker, which had started so many of them.
+    /// Fails calls that travelled together, because their worker is gone. `started` is how many of them it had started.
     pub fn lose_after(self, started: usize) {
         self.lose_between(0, started);
     }
 
-    /// As [`Call::lose_after`], if it had answered some: it died of the one that it had started last.
+    /// Like [`Call::lose_after`], for a worker that had answered some of the calls. It died of the call that it had
+    /// started last.
     pub fn lose_between(mut self, answered: usize, started: usize) {
         let Some(lease) = &self.lease else { return };
         let holder = lease.holder();
         if let Input::Many(inputs) = &mut self.input {
             holder.clear(&self.command, &inputs[..answered.min(inputs.len())]);
-            // Of a list that was given to a function as a whole, the last one is no more to blame than the others.
+            // A function that got the whole list may have died of any entry, not only of the last one.
             let together = inputs.len() > 1 && self.command.gathers();
             if !together {
                 let last = started.checked_sub(1).filter(|last| *last >= answered && *last < inputs.len());
@@ -244,16 +246,16 @@ impl Call {
         self.state.end(CallEnd::Lost { holder: Arc::clone(holder), started: Some(started) });
     }
 
-    /// Lost with a worker that has started another one since. If it does one at a time, this one was done, and only its
-    /// answer is lost.
+    /// Fails a call whose worker is gone and had started another call since. A worker that does one call at a time had
+    /// finished this one, so only the answer is lost.
     pub fn lose_before_others(mut self) {
         if self.lease.as_ref().is_some_and(|lease| lease.holder().is_serial()) {
             self.input = Input::Many(Vec::new());
         }
     }
 
-    /// A worker may have died of its arguments. Of many, when nobody knows how far they came, none is suspected: that would
-    /// be a thousand bystanders.
+    /// Records that a worker may have died of the arguments. If there are several and it is unknown how many were
+    /// started, none is suspected, because nearly all of them would be bystanders.
     fn suspect(&mut self, holder: &dyn Holder) {
         match std::mem::replace(&mut self.input, Input::Many(Vec::new())) {
             Input::One(input) => holder.suspect(&self.command, Some(input)),
@@ -274,11 +276,11 @@ impl Drop for Call {
         let lease = self.lease.take();
         let end = match &lease {
             Some(lease) => {
-                // Nobody is suspected of a call that has its end: an answer has taken the lease before.
+                // An answered call is not suspected: the answer took the lease before.
                 self.suspect(&**lease.holder());
                 CallEnd::Lost { holder: Arc::clone(lease.holder()), started: None }
             }
-            // Dropped out of a queue whose pool is gone.
+            // The call was dropped from the queue of a pool that is gone.
             None => CallEnd::Failed(CallError::Stopped),
         };
         match self.batch.take() {
@@ -291,12 +293,12 @@ impl Drop for Call {
     }
 }
 
-/// How far a call is, as its worker tells.
+/// The progress of a call, as its worker reports it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Progress {
-    /// Between 0 and 1, if it can be said.
+    /// The share that is done, between 0 and 1, if known.
     pub fraction: Option<f64>,
-    /// For a person.
+    /// A text for people.
     pub text: Option<String>,
 }
 
@@ -305,17 +307,18 @@ pub struct Progress {
 pub(crate) enum CallPlace {
     Queued(QueueKey),
     With(Arc<dyn Holder>),
-    /// At a worker, together with others.
+    /// At a worker, as a member of a batch.
     InBatch(Arc<BatchMember>),
 }
 
 /// How a call ended.
 #[derive(Debug)]
 pub(crate) enum CallEnd {
-    /// Its value; of a stream, the mark that it is complete.
+    /// The value. For a stream, the mark that it is complete.
     Value(Encoded),
     Failed(CallError),
-    /// Its worker is gone; the autopsy says why. Of many calls that travelled together: how many were started.
+    /// The worker is gone, and its autopsy says why. Of calls that travelled together, `started` is how many were
+    /// started, if known.
     Lost {
         holder: Arc<dyn Holder>,
         started: Option<usize>,
@@ -333,12 +336,12 @@ enum EndState {
 #[derive(Debug, Default)]
 struct Inner {
     place: Option<CallPlace>,
-    /// Since when a worker has it, if anybody wants to know.
+    /// The time since which a worker has the call. Set only if debug events are listened to.
     placed_at: Option<Instant>,
-    /// How many lines its worker had printed when it got the call.
+    /// The number of lines that the worker had printed when it got the call.
     printed: u64,
     items: VecDeque<Encoded>,
-    /// How much the items are.
+    /// The amount of the unread items.
     unread: Portion,
     progress: Option<Progress>,
     outcome: EndState,
@@ -374,7 +377,8 @@ impl CallState {
         self.state().place.clone()
     }
 
-    /// Since when a worker has it; none if it has not, or if nobody listened when it got it.
+    /// Returns the time since which a worker has the call. `None` if no worker has it, or if nothing listened to debug
+    /// events when the worker got it.
     pub(crate) fn placed_at(&self) -> Option<Instant> {
         self.state().placed_at
     }
@@ -387,7 +391,7 @@ impl CallState {
         }
     }
 
-    /// The number under which its worker knows it: together with others, it has theirs.
+    /// Returns the number under which the worker knows the call. A member of a batch has the number of the carrier.
     pub(crate) fn sent_as(&self, own: CallId) -> CallId {
         match self.place() {
             Some(CallPlace::InBatch(batched)) => batched.carrier,
@@ -395,7 +399,7 @@ impl CallState {
         }
     }
 
-    /// How many lines its worker had printed when it got the call, as far as they were read.
+    /// Returns how many lines the host had read from the worker when the worker got the call.
     pub(crate) fn printed(&self) -> u64 {
         self.state().printed
     }
@@ -406,7 +410,7 @@ impl CallState {
             state.outcome = EndState::Ended(end);
             wake(state);
         } else {
-            // Dropped after the lock: what an end holds may lead back here.
+            // Drop `end` after the lock is released: what it holds may lead back here.
             drop(state);
         }
     }
@@ -415,7 +419,7 @@ impl CallState {
         !matches!(self.state().outcome, EndState::Open)
     }
 
-    /// Adds an item. Gives what waited before it.
+    /// Adds an item. Returns how much was unread before it.
     pub(crate) fn item(&self, item: Encoded) -> Portion {
         let mut state = self.state();
         let before = state.unread;
@@ -430,7 +434,7 @@ impl CallState {
         before
     }
 
-    /// What has come and was not read.
+    /// Removes and returns the unread items.
     pub(crate) fn take_items(&self) -> VecDeque<Encoded> {
         std::mem::take(&mut self.state().items)
     }
@@ -441,7 +445,7 @@ impl CallState {
         wake(state);
     }
 
-    /// The latest progress since this was asked last.
+    /// Returns the latest progress, if it is new since the last call of this function.
     pub(crate) fn take_progress(&self) -> Option<Progress> {
         self.state().progress.take()
     }
@@ -469,7 +473,7 @@ impl CallState {
         })
     }
 
-    /// The next item, or the end once all items are read.
+    /// Polls for the next item, or for the end once all items are read.
     pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<Encoded, CallEnd>> {
         self.poll(context, |state| match state.items.pop_front() {
             Some(item) => {
@@ -486,7 +490,7 @@ impl CallState {
         })
     }
 
-    /// Ready once the call has ended, whoever takes the end.
+    /// Polls until the call has ended, without taking the end.
     pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
         self.poll(context, |state| match state.outcome {
             EndState::Open => Poll::Pending,

@@ -1,8 +1,8 @@
-//! Calls that travel together: one frame to one worker, and each has its own end.
+//! Calls that travel together in one frame to one worker. Each has its own outcome.
 //!
-//! The call that the worker holds (the *carrier*) owns the others, its members, so that each is still owned by one place and
-//! whoever drops the carrier answers them. A member whose caller goes away gets its own end at once; the carrier is cancelled
-//! when the last one has gone.
+//! The call that the worker holds (the *carrier*) owns the others, its members. So each member is owned by one place,
+//! and dropping the carrier answers its members. A member whose caller goes away ends at once. The carrier is cancelled
+//! when the callers of all members have gone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::lease::Holder;
 use super::{Call, CallError, CallId, Extras, Input, PoolCommand, QueueKey, RemoteError, RemoteErrorKind};
 use crate::value::Encoded;
 
-/// A batch with a worker. When it is dropped, the next one may go.
+/// A batch that a worker has. Dropping this value lets the next batch go.
 pub(crate) struct Underway {
     holder: Arc<dyn Holder>,
     command: Arc<PoolCommand>,
     calls: usize,
-    /// How many of them are counted beside the one that the worker holds.
+    /// The number of calls that are counted in addition to the one that the worker holds.
     beside: usize,
 }
 
@@ -31,7 +31,7 @@ impl Underway {
         Self { holder, command, calls, beside }
     }
 
-    /// They are about to be answered, and count no more.
+    /// Stops counting the calls, which are about to be answered.
     fn put_down(&mut self) {
         self.holder.put_batch_down(std::mem::take(&mut self.beside));
     }
@@ -44,9 +44,9 @@ impl Drop for Underway {
     }
 }
 
-/// What a call carries that is a batch.
+/// The part of a call that makes it a batch.
 pub(crate) struct Batch {
-    /// None: the call itself is all of it.
+    /// Empty if the call is the whole batch.
     members: Vec<Call>,
     underway: Underway,
 }
@@ -57,7 +57,7 @@ impl fmt::Debug for Batch {
     }
 }
 
-/// The batch that a member is a part of, as its caller can reach it.
+/// The batch of a member, as the member's caller sees it.
 #[derive(Debug)]
 pub(crate) struct BatchMember {
     pub(crate) carrier: CallId,
@@ -67,14 +67,15 @@ pub(crate) struct BatchMember {
 }
 
 impl BatchMember {
-    /// A member's caller has gone away; whether it was the last one.
+    /// Records that the caller of a member has gone away. Returns whether it was the last one.
     pub(crate) fn leave(&self) -> bool {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
 impl Call {
-    /// An empty carrier for calls of a command. The scheduler loads it when it has a place.
+    /// Creates an empty carrier for calls of a command. The scheduler loads the carrier when a worker has a place for
+    /// it.
     pub(crate) fn carrier(command: Arc<PoolCommand>, key: QueueKey, queued_at: Option<Instant>) -> Self {
         let (inputs, state) = (Input::Many(Vec::new()), Arc::default());
         let mut carrier = Self::new(CallId::next(), command, inputs, state, key);
@@ -82,12 +83,12 @@ impl Call {
         carrier
     }
 
-    /// Whether it waits in the queue to be loaded. No other call has no inputs.
+    /// Reports whether the call is a carrier that waits to be loaded. Only such a call has no inputs.
     pub(crate) fn is_empty_carrier(&self) -> bool {
         matches!(&self.input, Input::Many(inputs) if inputs.is_empty())
     }
 
-    /// Loads a carrier. Its time is over when the last of its members' is.
+    /// Loads members into the carrier, whose deadline becomes the latest of their deadlines.
     pub(crate) fn board(&mut self, members: Vec<Self>, underway: Underway) {
         let batched = Arc::new(BatchMember {
             carrier: self.id,
@@ -112,14 +113,14 @@ impl Call {
         self.batch = Some(Box::new(Batch { members, underway }));
     }
 
-    /// How many callers wait for it.
+    /// Returns how many callers wait for the call.
     pub(crate) fn callers(&self) -> u64 {
         self.batch.as_ref().map_or(1, |batch| batch.members.len().max(1) as u64)
     }
 }
 
 impl Batch {
-    /// The batch of a call that travels alone.
+    /// Creates the batch of a call that travels alone.
     pub(crate) fn of_one(underway: Underway) -> Self {
         Self { members: Vec::new(), underway }
     }
@@ -128,18 +129,18 @@ impl Batch {
         self.members.iter().for_each(|member| member.state.progress(progress.clone()));
     }
 
-    /// Ends the call that carries it, and each member in its own way.
+    /// Ends the carrier, and ends each member with its own outcome.
     pub(super) fn end(self, carrier: &CallState, end: CallEnd) {
         let Self { members, mut underway } = self;
         underway.put_down();
         if members.is_empty() {
-            // First: whoever has the answer may call again at once.
+            // Before the answer: a caller that has its answer may call again at once.
             drop(underway);
             carrier.end(end);
             return;
         }
         let mut parts = carrier.take_items();
-        // Nobody waits for the carrier itself but those who cancel it.
+        // Only a cancel waits for the end of the carrier itself.
         carrier.end(CallEnd::Failed(CallError::Cancelled));
         let mut members = members.into_iter();
         let end = match end {
@@ -170,7 +171,7 @@ impl Batch {
         }
     }
 
-    /// A worker that did not start it is gone: its members wait again. The rest: the call itself is all of it.
+    /// Queues the members again, because their worker ended before it started the batch.
     pub(super) fn give_back(self, carrier: &CallState, holder: &Arc<dyn Holder>) {
         let Self { members, mut underway } = self;
         underway.put_down();
@@ -190,7 +191,7 @@ impl Batch {
     }
 }
 
-/// Splits one part of an answer into the outcomes of its calls. `most` calls wait for theirs.
+/// Splits one part of an answer into the outcomes of its calls. `most` is the number of calls that still wait for one.
 pub(crate) fn split(part: &Encoded, command: &PoolCommand, most: usize) -> Vec<Result<Encoded, CallError>> {
     let outcomes = part.flagged(|well, value| {
         Ok(if well { Ok(value) } else { Err(CallError::Remote(Box::new(RemoteError::read(&value)))) })
@@ -201,7 +202,7 @@ pub(crate) fn split(part: &Encoded, command: &PoolCommand, most: usize) -> Vec<R
     })
 }
 
-/// The error of a call that was left out of the answer to many.
+/// Returns the error of a call that is missing from the answer to its batch.
 pub(crate) fn no_outcome() -> RemoteError {
     RemoteError::new(RemoteErrorKind::BadPayload, "the worker sent no outcome for it")
 }

@@ -1,8 +1,8 @@
-//! Nested calls: a worker asks a tool of the host, the tool calls a pool, and so on.
+//! Nested calls: a worker calls a tool of the host, the tool calls a pool, and so on.
 //!
-//! The chain travels with the task that runs the tool, so that a call made inside it knows which calls wait for it. A
-//! nested call may be served by a worker that waits for a tool itself, so that a pool of one cannot deadlock; how deep
-//! that may go is bounded, and the refusal names the cycle.
+//! The task that runs the tool carries the chain, so a call made by the tool knows which calls wait for it. A worker
+//! that waits for a tool may serve a nested call meanwhile, so a pool of one worker cannot deadlock. The depth is
+//! bounded, and the error names the cycle.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use super::CallId;
 use crate::telemetry::TraceContext;
 
-/// How many calls may wait for one another.
+/// The largest number of calls that may wait for one another.
 pub const MAX_NESTING: usize = 16;
 
-/// One of the calls that wait.
+/// A call that waits for a nested call.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The call.
+    /// The number of the call.
     pub call: CallId,
-    /// The pool that it runs in.
+    /// The pool in which the call runs.
     pub pool: Arc<str>,
-    /// Its command.
+    /// The command of the call.
     pub command: Arc<str>,
-    /// The tool that it waits for.
+    /// The tool that the call waits for.
     pub tool: Arc<str>,
 }
 
@@ -30,7 +30,7 @@ pub struct Link {
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
     links: Vec<Link>,
-    /// What a call that the tool makes belongs to.
+    /// The trace to which the calls of the tool belong.
     trace: Option<Arc<TraceContext>>,
 }
 
@@ -39,12 +39,12 @@ tokio::task_local! {
 }
 
 impl Chain {
-    /// The chain of the task that asks, if it runs a tool.
+    /// Returns the chain of the current task, if the task runs a tool.
     pub fn current() -> Option<Arc<Self>> {
         CHAIN.try_with(Arc::clone).ok()
     }
 
-    /// Runs a tool as the last link of a chain.
+    /// Runs a tool as the last link of the chain.
     pub(crate) async fn scope<F: Future>(self: Arc<Self>, tool: F) -> F::Output {
         CHAIN.scope(self, tool).await
     }
@@ -55,17 +55,17 @@ impl Chain {
         Self { links, trace }
     }
 
-    /// The trace that the tool's work belongs to.
+    /// Returns the trace to which the work of the tool belongs.
     pub(crate) fn trace(&self) -> Option<&Arc<TraceContext>> {
         self.trace.as_ref()
     }
 
-    /// The calls that wait.
+    /// Returns the waiting calls, the outermost first.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// The call that waits for the nested one directly.
+    /// Returns the call that waits directly for the nested call.
     pub fn parent(&self) -> Option<CallId> {
         self.links.last().map(|link| link.call)
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Chain {
 }
 
 impl Chain {
-    /// Runs a stream as the last link of a chain.
+    /// Runs a stream as the last link of the chain.
     pub(crate) fn scope_stream<T: Send + 'static>(
         self: Arc<Self>,
         items: futures_util::stream::BoxStream<'static, T>,

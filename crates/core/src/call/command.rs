@@ -12,7 +12,7 @@ use super::Input;
 use super::estimate::ServiceEstimate;
 use snakepit_policy::breaker::Circuit;
 
-/// The task that keeps the time of a command's batches, as long as the command is known.
+/// The task that times the batches of a command. Dropping this value ends the task.
 #[derive(Debug)]
 pub(crate) struct BatchTimer {
     pub(crate) bell: Arc<Notify>,
@@ -25,28 +25,28 @@ impl Drop for BatchTimer {
     }
 }
 
-/// How calls of a command are gathered.
+/// How the calls of a command are gathered into batches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub struct Batching {
-    /// How many calls travel together at the most.
+    /// The largest number of calls that travel together.
     pub size: u32,
-    /// How long they are gathered, in microseconds.
+    /// How long calls are gathered, in microseconds.
     #[serde(default)]
     pub window_us: u64,
 }
 
-/// A command as a pool knows it.
+/// A command, as its pool knows it.
 #[derive(Debug)]
 pub(crate) struct PoolCommand {
     pub(crate) name: Arc<str>,
     pub(crate) estimate: ServiceEstimate,
-    /// Its number among those that workers of the pool have announced.
+    /// The number of the command among those that the pool's workers have announced.
     pub(crate) number: usize,
-    /// How many calls its function takes at a time; 0: one, and not as lists.
+    /// The number of calls that the function takes at a time, as lists. 0 means that the function takes single calls.
     batch: AtomicU32,
     window_us: AtomicU64,
     pub(crate) batch_timer: OnceLock<BatchTimer>,
-    /// Only used where there is a breaker.
+    /// Used only if the pool has a breaker.
     pub(crate) circuit: OnceLock<Circuit>,
 }
 
@@ -67,13 +67,13 @@ impl PoolCommand {
         }
     }
 
-    /// What the latest worker says about it.
+    /// Sets how calls are gathered, as the latest worker announced it.
     pub(crate) fn set_batching(&self, batching: Option<Batching>) {
         self.batch.store(batching.map_or(0, |batching| batching.size), Ordering::Relaxed);
         self.window_us.store(batching.map_or(0, |batching| batching.window_us), Ordering::Relaxed);
     }
 
-    /// How many calls its function takes at a time, as lists, if it does.
+    /// Returns how many calls the function takes at a time, as lists. `None` means that it takes single calls.
     pub(crate) fn batch(&self) -> Option<usize> {
         match self.batch.load(Ordering::Relaxed) {
             0 => None,
@@ -81,17 +81,17 @@ impl PoolCommand {
         }
     }
 
-    /// Whether its function takes several calls at a time, so that they are gathered.
+    /// Reports whether the function takes several calls at a time, so that calls are gathered.
     pub(crate) fn gathers(&self) -> bool {
         self.batch.load(Ordering::Relaxed) > 1
     }
 
-    /// How long its calls may be gathered.
+    /// Returns how long calls may be gathered.
     pub(crate) fn window(&self) -> Duration {
         Duration::from_micros(self.window_us.load(Ordering::Relaxed))
     }
 
-    /// How often its function runs for this, as far as it is one that does not fail.
+    /// Returns how often the function runs for this input if no run fails.
     pub(crate) fn runs(&self, input: &Input) -> u32 {
         match input {
             Input::One(_) => 1,

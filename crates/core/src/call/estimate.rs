@@ -1,18 +1,18 @@
-//! How long a command takes, as far as one can tell: enough to decide how much work to send a worker ahead.
+//! An estimate of how long a command takes. It decides how much work a worker is sent in advance.
 //!
-//! Rises at once and falls slowly, so that a command that is sometimes slow is treated as slow.
+//! The estimate rises at once and falls slowly, so a command that is sometimes slow is treated as slow.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How much work a worker may be sent ahead of what it can do at once. More hides the latency of the socket better; a call
-/// that turns out to be slow makes those behind it wait.
+/// How much work a worker may be sent beyond what it can do at once. More work hides the latency of the socket better,
+/// but a call that turns out to be slow delays the calls behind it.
 const AHEAD: Duration = Duration::from_micros(500);
 
-/// The most calls that a worker may hold.
+/// The largest number of calls that a worker may hold.
 pub(crate) const MAX_HELD: usize = 128;
 
-/// A command's time, in nanoseconds; `u32::MAX` is four seconds or more, or unknown.
+/// The time that a command takes, in nanoseconds. `u32::MAX` means four seconds or more, or unknown.
 #[derive(Debug)]
 pub(crate) struct ServiceEstimate(AtomicU32);
 
@@ -29,7 +29,7 @@ impl ServiceEstimate {
         let next = if known == u32::MAX || sample > known {
             sample
         } else {
-            // An eighth of the way down. Lost updates do no harm.
+            // The estimate falls by an eighth of the difference. Lost updates do no harm.
             known - (known - sample) / 8
         };
         if next != known {
@@ -41,7 +41,7 @@ impl ServiceEstimate {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// How many inputs make up about so much work; one as long as nothing is known.
+    /// Returns how many inputs make up about this much work. Returns 1 while the estimate is unknown.
     pub(crate) fn fits_into(&self, time: Duration) -> usize {
         match self.nanos() {
             u32::MAX => 1,
@@ -50,7 +50,7 @@ impl ServiceEstimate {
     }
 }
 
-/// Whether work of `more` nanoseconds may be sent ahead of `held`.
+/// Reports whether a worker that holds `held` nanoseconds of work may be sent `more` nanoseconds in advance.
 pub(crate) fn may_wait_at_worker(held: u64, more: u32) -> bool {
     more != u32::MAX && u128::from(held + u64::from(more)) <= AHEAD.as_nanos()
 }

@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct CallId(pub(crate) u64);
 
 impl CallId {
-    /// A new number: a call keeps it wherever it goes.
+    /// Returns a new number. A call keeps its number wherever it goes.
     pub(crate) fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A number that a worker told.
+    /// Creates the number that a worker sent.
     pub fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number itself, as the worker sees it.
+    /// Returns the number, as the worker sees it.
     pub fn get(self) -> u64 {
         self.0
     }

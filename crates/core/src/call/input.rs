@@ -1,4 +1,4 @@
-//! What travels with a call: its arguments, and the options that most calls do not have.
+//! What travels with a call: its arguments and its rare options.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use crate::value::Encoded;
 /// The arguments of a call.
 #[derive(Debug)]
 pub enum Input {
-    /// Of one call.
+    /// The arguments of one call.
     One(Encoded),
-    /// Of many calls of one command, which travel together and have their own outcomes.
+    /// The arguments of several calls of one command. The calls travel together, and each has its own outcome.
     Many(Vec<Encoded>),
 }
 
-/// What most calls do not have.
+/// The options that most calls do not have.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
     pub(crate) session: Option<Arc<str>>,
-    /// The session does not expire while this lives.
+    /// Keeps the session from expiring.
     pub(crate) session_in_use: Option<Arc<()>>,
     pub(crate) metadata: BTreeMap<String, String>,
     /// The first credit of a stream.
     pub(crate) stream: Option<Portion>,
     pub(crate) chain: Option<Arc<Chain>>,
-    /// What the caller said about its trace, as long as nobody has looked at it.
+    /// The trace headers that the caller set, until they are checked.
     pub(crate) trace_headers: Option<Box<TraceHeaders>>,
     pub(crate) trace: Option<Arc<TraceContext>>,
-    /// Of many calls that travel together and have traces of their own: one for each.
+    /// For calls that travel together and have traces of their own: one entry for each call.
     pub(crate) traces: Vec<Option<Arc<TraceContext>>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct TraceHeaders {
 }
 
 impl Extras {
-    /// Whether there is nothing but a trace, so that the call may travel with others.
+    /// Reports whether a trace is the only option. Such a call may travel with others.
     pub(crate) fn is_only_trace(&self) -> bool {
         let Self { session, session_in_use: _, metadata, stream, chain, trace_headers: _, trace: _, traces } =
             self;

@@ -1,4 +1,4 @@
-//! A call's place at a worker, and the worker as far as a call knows it.
+//! A call's place at a worker, and what a call knows of the worker.
 
 use std::any::Any;
 use std::fmt;
@@ -10,57 +10,58 @@ use super::answer::CallEnd;
 use super::{Call, CallId, PoolCommand};
 use crate::value::Encoded;
 
-/// The worker that holds a call. Calls know no more of workers, queues and pools than this.
+/// The worker that holds a call. This is all that calls know of workers, queues and pools.
 pub(crate) trait Holder: Any + fmt::Debug + Send + Sync {
-    /// The names of its pool and of itself.
+    /// Returns the names of the pool and of the worker.
     fn names(&self) -> (Arc<str>, Arc<str>);
-    /// Whether it does one call at a time.
+    /// Reports whether the worker does one call at a time.
     fn is_serial(&self) -> bool;
-    /// How many lines it has printed.
+    /// Returns how many lines the worker has printed.
     fn printed(&self) -> u64;
-    /// It has answered a call that it holds.
+    /// Records that the worker has answered a call that it holds.
     fn answered(&self, call: &Call, failed: bool);
-    /// It lives after calls with these inputs: nobody is to suspect them.
+    /// Records that the worker survived calls with these inputs, so that they are not suspected.
     fn clear(&self, command: &PoolCommand, inputs: &[Encoded]);
-    /// It may have died of a call with this input, or of calls of which nobody knows which it had begun.
+    /// Records that the worker may have died of a call with this input. `None` stands for several calls of which it is
+    /// unknown which the worker had begun.
     fn suspect(&self, command: &Arc<PoolCommand>, input: Option<Encoded>);
-    /// A place is free again.
+    /// Frees the place of a call.
     fn release(&self, load: Load, taken: Option<(Instant, usize)>);
-    /// It had not started the call: another worker is given it.
+    /// Gives a call that the worker had not started to another worker.
     fn give_to_another(&self, call: Call);
-    /// It had not started a batch: a member waits for the next one.
+    /// Lets a member of a batch that the worker had not started wait for the next batch.
     fn gather_again(&self, member: Call);
-    /// A member of a batch that failed as a whole is made alone, or ends so.
+    /// Repeats a member of a failed batch alone, or ends it with `otherwise`.
     fn make_alone(&self, member: Call, otherwise: CallEnd);
-    /// It has so many calls more than those that hold a lease.
+    /// Counts `beside` calls in addition to those that hold a lease.
     fn take_batch(&self, beside: usize);
-    /// It has so many fewer again.
+    /// Stops counting `beside` such calls.
     fn put_batch_down(&self, beside: usize);
-    /// A batch of so many calls has ended.
+    /// Records that a batch of `calls` calls has ended.
     fn batch_landed(&self, command: &Arc<PoolCommand>, calls: usize);
 }
 
-/// How much a call takes up at a worker.
+/// How much of a worker a call takes up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) nanos: u32,
     pub(crate) kind: LoadKind,
 }
 
-/// Whether a call takes up a place, or stands in for one that waits for a tool.
+/// Whether a call takes up a place of its own, or stands in for a call that waits for a tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LoadKind {
     Own,
     Guest(CallId),
 }
 
-/// A call's place at a worker. Dropping it gives the place to the next one.
+/// A call's place at a worker. Dropping it gives the place to the next call.
 #[derive(Debug)]
 pub(crate) struct Lease {
     holder: Arc<dyn Holder>,
     load: Load,
-    /// When it was taken, and how many calls the worker had then, where the worker's limit follows from that. In a box,
-    /// because every call is moved with it and few have it.
+    /// When the place was taken, and how many calls the worker had then. Set if the worker's limit is learned from
+    /// that. Boxed, because every call is moved with this field and few calls use it.
     taken: Option<Box<(Instant, usize)>>,
 }
 

@@ -1,9 +1,10 @@
 //! One call: what a caller asks for, what a worker is given, and how the answer comes back.
 //!
-//! Knows no protocol, and neither queue, pool nor worker: a worker is a `Holder` to a call. A call passes these files in this order:
+//! Knows no protocol, queue, pool or worker. To a call, a worker is a `Holder`. A call passes these files in this
+//! order:
 //!
 //! - `input.rs`, `id.rs`, `command.rs`, `chain.rs`: what is called, with what, and inside which other calls;
-//! - `queue_key.rs`, `estimate.rs`: where it waits, and how long it may take;
+//! - `queue_key.rs`, `estimate.rs`: its position in the queue, and how long it may take;
 //! - `lease.rs`: its right to a place at a worker;
 //! - `batch.rs`: calls that travel together;
 //! - `answer.rs`: the call as its worker has it, and the state that it shares with its caller;

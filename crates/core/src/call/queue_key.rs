@@ -1,29 +1,29 @@
-//! In which order calls that wait are served.
+//! The order in which waiting calls are served.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How much longer than another one a call must have waited to be served before it, for each step that its priority is lower.
+/// The head start of a call over a call whose priority is one step lower.
 ///
-/// Priorities that always win let the others starve for as long as the load lasts. So a priority is a head start: a key
-/// never changes while its call waits, and ageing costs nothing.
+/// If higher priorities always won, the other calls would starve for as long as the load lasts. A head start avoids
+/// that: a key never changes while its call waits, and ageing costs nothing.
 const HEAD_START: Duration = Duration::from_secs(1);
 
-/// What the times of keys count from.
+/// The time from which keys count.
 pub(crate) static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The order in which queued calls are served: by when they came, less the head start of their priority.
+/// The position of a call in the queue: when it came, minus the head start of its priority.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct QueueKey {
-    /// In nanoseconds; a call of priority 0 counts from when it came.
+    /// Nanoseconds. For a call of priority 0, the time when it came.
     since: i64,
     number: u64,
 }
 
 impl QueueKey {
-    /// Calls that others wait for come before all: they free workers.
+    /// Nested calls come before all others, because they free workers.
     const NESTED: i64 = i64::MIN;
 
     pub(crate) fn new(priority: i8, came: Instant, number: u64) -> Self {

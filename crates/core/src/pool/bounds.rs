@@ -1,15 +1,16 @@
-//! What every call asks of its pool's settings: how long it may take, and how large it may be.
+//! The settings that every call needs: how long it may take, and how large it may be.
 //!
-//! A reload may change the settings at any time, so they stand behind a pointer that must be followed with care: the three
-//! looks of a small call were 3 % of what it costs its host. So what every call asks stands here as plain numbers. Each is
-//! right by itself: a call that is made during a reload may find some of the old ones and some of the new.
+//! A reload may change the settings at any time, so they are behind an atomic pointer, which is not free to read: three
+//! reads were 3 % of what a small call costs its host. So the settings that every call needs are copied here as plain
+//! numbers. Each number is consistent by itself. A call that is made during a reload may see some old and some new
+//! numbers.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::PoolOptions;
 
-/// See the module.
+/// The settings that every call needs, as plain numbers.
 #[derive(Debug, Default)]
 pub(crate) struct PoolBounds {
     call_timeout: AtomicDuration,
@@ -18,7 +19,7 @@ pub(crate) struct PoolBounds {
     max_frame: AtomicUsize,
 }
 
-/// In nanoseconds; what is longer than they can say, six hundred years, is as good as never.
+/// A duration in nanoseconds. The longest one, six hundred years, stands for everything longer.
 #[derive(Debug, Default)]
 struct AtomicDuration(AtomicU64);
 
@@ -39,7 +40,7 @@ impl PoolBounds {
         bounds
     }
 
-    /// New settings hold.
+    /// Adopts new settings.
     pub(crate) fn adopt(&self, config: &PoolOptions) {
         self.call_timeout.set(config.call_timeout);
         self.stream_timeout.set(config.stream_timeout);

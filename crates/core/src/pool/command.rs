@@ -8,17 +8,17 @@ use crate::adapter::Introduction;
 use crate::call::PoolCommand;
 
 impl PoolInner {
-    /// What is known about a command. One that no worker has announced is not remembered.
+    /// Returns what is known about a command. A command that no worker has announced is not remembered.
     pub(crate) fn command(&self, name: &str) -> Arc<PoolCommand> {
         let known = self.commands.read().unwrap_or_else(PoisonError::into_inner);
         known.get(name).map_or_else(|| Arc::new(PoolCommand::new(name)), Arc::clone)
     }
 
-    /// What a worker says about itself holds for all workers of its pool.
+    /// Adopts what a worker says about itself, which holds for all workers of the pool.
     pub(crate) fn learn(&self, introduction: &Introduction) {
         self.takes_many.store(introduction.takes_many, Ordering::Relaxed);
         let mut known = self.commands.write().unwrap_or_else(PoisonError::into_inner);
-        // Where each call gets a worker of its own, nothing travels together.
+        // With `debug`, each call gets a worker of its own, so nothing travels together.
         let gathers = introduction.takes_many && !self.config().debug;
         for name in &introduction.commands {
             let number = known.len();
@@ -28,7 +28,7 @@ impl PoolInner {
         }
     }
 
-    /// Whether many calls may travel together.
+    /// Reports whether several calls may travel together.
     pub(crate) fn takes_many(&self) -> bool {
         self.takes_many.load(Ordering::Relaxed)
     }
@@ -37,7 +37,7 @@ impl PoolInner {
         self.known_commands().iter().map(|command| command.name.to_string()).collect()
     }
 
-    /// By their names.
+    /// Returns the commands, sorted by name.
     pub(crate) fn known_commands(&self) -> Vec<Arc<PoolCommand>> {
         let known = self.commands.read().unwrap_or_else(PoisonError::into_inner);
         let mut commands: Vec<_> = known.values().cloned().collect();

@@ -1,4 +1,4 @@
-//! What the workers of a pool are given of the machine: devices, and a share of the cores.
+//! What a pool's workers get of the machine: devices, and a share of the cores.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::custody::Run;
 use crate::environment::Environment;
 use crate::hardware::{self, Gpus, Variable, of_device, of_threads};
 
-/// The pool with its devices, and with what its workers are told of them.
+/// Chooses the devices of a pool, and the share of the cores that its workers are told.
 pub(crate) async fn equipped(mut pool: PoolOptions, run: Option<&Run>) -> Result<PoolOptions, StartError> {
     if !pool.adapter.starts_processes() {
         return Ok(pool);
@@ -28,17 +28,17 @@ pub(crate) async fn equipped(mut pool: PoolOptions, run: Option<&Run>) -> Result
 }
 
 impl PoolOptions {
-    /// Whether the pool's workers are processes, and not closures of the host.
+    /// Reports whether the pool's workers are processes, and not closures of the host.
     pub fn starts_processes(&self) -> bool {
         self.adapter.starts_processes()
     }
 
-    /// The Python environment of its workers, if they have one that can be made ahead.
+    /// Returns the Python environment of the workers, if they have one that can be prepared in advance.
     pub fn environment(&self) -> Option<&Environment> {
         self.adapter.environment()
     }
 
-    /// What a worker with this device finds in its environment.
+    /// Returns the environment variables of a worker with this device.
     pub(crate) fn variables(&self, device: Option<&str>) -> Vec<Variable> {
         let mut variables = self.gpus.as_ref().and(device).map_or_else(Vec::new, of_device);
         if let Some(threads) = self.thread_share {

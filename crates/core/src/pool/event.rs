@@ -1,4 +1,4 @@
-//! How a pool emits its events: to those who subscribe to the pool, and to all who listen to the process.
+//! How a pool emits its events: to the subscribers of the pool, and to all subscribers of the process.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::queue::CircuitScope;
 use crate::telemetry::{Event, code_and_signal, pid_number};
 
 impl PoolInner {
-    /// Makes an event about the pool, if anyone listens; the function gets the pool's name.
+    /// Emits an event about the pool, if anyone listens. The function gets the pool's name.
     pub(crate) fn announce(&self, event: impl FnOnce(Arc<str>) -> Event) {
         self.events.emit_with(|| event(Arc::clone(&self.name)));
     }
 }
 
-/// The command that a circuit is about; none if it is about the whole pool.
+/// Returns the command that a circuit is about, or `None` if it is about the whole pool.
 pub(crate) fn command_of(scope: &CircuitScope) -> Option<Arc<str>> {
     match scope {
         CircuitScope::Pool => None,
@@ -22,7 +22,7 @@ pub(crate) fn command_of(scope: &CircuitScope) -> Option<Arc<str>> {
     }
 }
 
-/// The death of a worker.
+/// Creates the event of a worker's death.
 pub(crate) fn worker_died(pool: Arc<str>, autopsy: &Autopsy) -> Event {
     let (code, signal) = autopsy.exit.map_or((None, None), |exit| code_and_signal(exit.status));
     Event::WorkerDied {

@@ -33,12 +33,12 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Its name.
+    /// Returns the name of the pool.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// A call of a command; see [`Snakepit::call`].
+    /// Describes a call of a command. See [`Snakepit::call`].
     pub fn call<T: DeserializeOwned + Send + 'static>(
         &self,
         command: &str,
@@ -47,12 +47,12 @@ impl Pool {
         CallBuilder::new(self, command, &args)
     }
 
-    /// A call that answers with many values; see [`Snakepit::stream`].
+    /// Describes a call that answers with many values. See [`Snakepit::stream`].
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
         StreamBuilder::new(self, command, &args)
     }
 
-    /// One command over many inputs; see [`Snakepit::map`].
+    /// Describes calls of one command over many inputs. See [`Snakepit::map`].
     pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
     where
         T: DeserializeOwned + Send + 'static,
@@ -62,22 +62,22 @@ impl Pool {
         MapBuilder::new(self, command, inputs)
     }
 
-    /// Sets the number of workers; the load no longer decides. Those that are too many finish what they have.
+    /// Sets the number of workers, which then no longer follows the load. Surplus workers finish their calls.
     ///
-    /// With 0 the pool serves nobody: calls fail at once with [`CallError::NoWorkers`]; those that wait already go on waiting.
+    /// With 0 workers, new calls fail at once with [`CallError::NoWorkers`]. Calls that already wait keep waiting.
     pub fn scale(&self, workers: usize) {
         self.shared.emptied.store(workers == 0, Ordering::SeqCst);
         self.supervisor.scale(workers);
     }
 
-    /// Lets the load decide how many workers there are, from now on.
+    /// Lets the number of workers follow the load from now on.
     pub fn scale_by(&self, sizing: Sizing) {
         self.shared.emptied.store(false, Ordering::SeqCst);
         self.supervisor.scale_by(sizing);
     }
 
-    /// How much memory a call of each command leaves behind, the worst first, as far as can be told from how workers
-    /// grow. Known where `max_rss` is set.
+    /// Returns how much memory a call of each command leaves behind, the largest first, estimated from how workers
+    /// grow. Known if `max_rss` is set.
     pub fn growth(&self) -> Vec<CommandGrowth> {
         let report = self.shared.growth().report().into_iter();
         report
@@ -85,30 +85,31 @@ impl Pool {
             .collect()
     }
 
-    /// Replaces a worker by a new one, which gets ready first; says whether it was found.
+    /// Replaces a worker with a new one, which gets ready first. Returns whether the worker was found.
     pub async fn recycle(&self, worker: &str) -> bool {
         self.supervisor.recycle(Some(worker.to_owned())).await > 0
     }
 
-    /// Replaces all workers that serve, a few at a time; says how many.
+    /// Replaces all workers that serve, a few at a time. Returns how many.
     pub async fn recycle_all(&self) -> usize {
         self.supervisor.recycle(None).await
     }
 
-    /// Replaces all workers by such with new code, or none: the pool never has fewer than it should, and if a new one does not
-    /// start, its `health` hook objects, or it dies, the old ones serve on and the error says why. Those that are replaced are
-    /// kept until all new ones have lived for a second, so there must be memory for twice as many.
+    /// Replaces all workers with workers that have new code, or none of them. The pool never has fewer workers than it
+    /// should. If a new worker does not start, dies, or fails its `health` hook, the old ones continue to serve and the
+    /// error says why. The old workers are kept until all new ones have lived for a second, so there must be memory for
+    /// twice as many.
     pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
         self.supervisor.reload(&self.shared, None).await
     }
 
-    /// As [`Pool::reload`], with new settings.
+    /// Like [`Pool::reload`], with new settings.
     ///
-    /// Those about calls (retry, quarantine, breaker) and sessions hold once all workers are new. What was gathered by then stays where it
-    /// means something: the retry budget keeps what was saved and spent; calls in quarantine are judged anew by the deaths
-    /// that are remembered; an open circuit stays open, no longer than the new `longest`, and a window of another length
-    /// begins anew; sessions live on, and end when the new time has passed since their last visit, however many they are. A
-    /// policy that is switched off forgets all.
+    /// The settings of calls (retry, quarantine, breaker) and sessions apply once all workers are new. What was
+    /// recorded by then is kept where it still has a meaning. The retry budget keeps what was saved and spent. Calls in
+    /// quarantine are judged again by the remembered deaths. An open circuit stays open, but no longer than the new
+    /// `longest`, and a window of another length begins again. Sessions live on, however many they are, and end when
+    /// the new time has passed since their last visit. A policy that is switched off forgets everything.
     pub async fn reload_as(&self, pool: PoolOptions) -> Result<Reloaded, ReloadError> {
         if pool.name != *self.shared.name {
             return Err(ReloadError::OtherName { pool: self.name().to_owned(), other: pool.name });
@@ -116,11 +117,11 @@ impl Pool {
         self.supervisor.reload(&self.shared, Some(pool)).await
     }
 
-    /// Until as many workers serve as were asked for, by the last [`Pool::scale`] if there was one.
+    /// Waits until as many workers serve as were asked for, by the last [`Pool::scale`] if there was one.
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         let mut health = self.shared.health.subscribe();
         let ready = async {
-            // Whoever was told anything before has done it when it answers.
+            // When the supervisor answers, it has done everything that it was told before.
             self.supervisor.roll().await;
             health
                 .wait_for(|health| matches!(health, Health::Ready(_) | Health::Empty | Health::Stopped))
@@ -142,43 +143,44 @@ impl Pool {
         }
     }
 
-    /// Subscribes to what happens in this pool from now on: workers, reloads, circuits, quarantines, retries and moved sessions. The end of each call,
-    /// stream and tool is told only to [subscribers of the process](crate::telemetry::subscribe), since it happens so often.
+    /// Subscribes to the events of this pool from now on: workers, reloads, circuits, quarantines, retries and moved
+    /// sessions. The end of each call, stream and tool is reported only to [subscribers of the
+    /// process](crate::telemetry::subscribe), because it happens so often.
     pub fn events(&self) -> Subscription {
         self.shared.events.subscribe()
     }
 
-    /// How its calls have ended so far.
+    /// Returns how the calls of the pool have ended so far.
     pub fn outcomes(&self) -> Outcomes {
         self.shared.outcomes()
     }
 
-    /// The calls of which workers have died, and which are refused because of that.
+    /// Returns the calls that workers have died of, whether or not they are rejected now.
     pub fn quarantine(&self) -> Vec<Suspect> {
         self.shared.suspects()
     }
 
-    /// Forgets that workers have died of a call; says whether it was suspected.
+    /// Forgets that workers have died of a call. Returns whether the call was suspected.
     pub fn release(&self, fingerprint: Fingerprint) -> bool {
         self.shared.release_suspect(fingerprint)
     }
 
-    /// The circuits of its breaker, if it has one.
+    /// Returns the circuits of the breaker, if the pool has one.
     pub fn circuits(&self) -> CircuitTable {
         self.shared.circuits()
     }
 
-    /// The commands that its workers serve.
+    /// Returns the commands that the workers serve.
     pub fn commands(&self) -> Vec<String> {
         self.shared.command_names()
     }
 
-    /// The sessions.
+    /// Returns the sessions.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         self.shared.sessions.list()
     }
 
-    /// Ends a session: its store is dropped, and the workers that have served it are told.
+    /// Ends a session: drops its store, and tells the workers that have served it. Returns whether the session existed.
     pub fn end_session(&self, id: &str) -> bool {
         let ended = self.shared.sessions.end(id);
         if let Some(session) = &ended {
@@ -192,14 +194,15 @@ impl Pool {
         ended.is_some()
     }
 
-    /// What a worker printed last, and how many lines before that are not kept.
+    /// Returns what a worker printed last, and how many earlier lines were not kept.
     pub fn output(&self, worker: &str) -> Option<(Vec<OutputLine>, u64)> {
         let scheduler = self.shared.scheduler();
         let worker = scheduler.workers().find(|serving| serving.id.as_str() == worker)?;
         Some(worker.output.lines())
     }
 
-    /// Where the workers are that are at this command, or at any, the one first that has been at it for longest.
+    /// Returns the stacks of the workers that run this command, or any command if none is given. The worker that has
+    /// run it for longest comes first.
     pub async fn stacks_at(&self, command: Option<&str>) -> Option<String> {
         let workers: Vec<_> = self.shared.scheduler().workers().cloned().collect();
         let since = |worker: &crate::worker::Worker| {
@@ -220,37 +223,37 @@ impl Pool {
         (!told.is_empty()).then(|| told.join("\n"))
     }
 
-    /// How it stands with its workers, now and whenever that changes.
+    /// Returns the state of the workers, now and whenever it changes.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.shared.health.subscribe()
     }
 
-    /// Whether any worker serves.
+    /// Reports whether any worker serves.
     pub fn has_worker(&self) -> bool {
         self.shared.scheduler().workers().next().is_some()
     }
 
-    /// Whether a person debugs its worker: then it has one only while a call waits.
+    /// Reports whether the pool is in debug mode. It then has a worker only while a call waits.
     pub fn is_debugged(&self) -> bool {
         self.shared.config().debug
     }
 
-    /// Whether a worker of it has told all of its commands, as those with the SDK do.
+    /// Reports whether a worker has announced all of its commands, as workers with the SDK do.
     pub fn tells_its_commands(&self) -> bool {
         self.shared.scheduler().workers().any(|worker| !worker.handle.introduction().sdk.is_empty())
     }
 
-    /// How many calls each worker does at the same time.
+    /// Returns how many calls each worker does at the same time.
     pub fn concurrency(&self) -> usize {
         self.shared.config().concurrency
     }
 
-    /// Which of its workers that fail count into the budget of restarts.
+    /// Returns which failed workers count against the budget of restarts.
     pub fn counted_failures(&self) -> CountedFailures {
         self.shared.config().restarts.counted
     }
 
-    /// Asks the workers' `health` hooks, each worker in turn.
+    /// Calls the `health` hooks of the workers, one worker after the other.
     pub async fn check_health(&self) -> Vec<(String, Result<crate::value::Value, CallError>)> {
         let workers: Vec<_> = self.shared.scheduler().workers().cloned().collect();
         let mut answers = Vec::with_capacity(workers.len());

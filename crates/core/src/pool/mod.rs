@@ -1,7 +1,9 @@
 //! A pool: workers of one kind behind a queue.
 //!
-//! Owns who serves which call (`scheduler`, `placement`), which calls travel together (`batch`), which belong together (`session`) and how many workers there are
-//! (`supervisor`). Knows workers only through [`crate::adapter::Handle`]: no adapter, no protocol.
+//! Owns the state that callers, workers and the supervisor share. The folder `queue` decides which worker serves a call
+//! (`scheduler`, `placement`), and which calls travel together (`batch`) or belong together (`session`). The folder
+//! `supervisor` decides how many workers there are. Knows workers only through [`crate::adapter::Handle`]: no adapter,
+//! no protocol.
 
 mod bounds;
 mod command;
@@ -48,35 +50,35 @@ use crate::value::{Encoded, Value};
 use crate::worker::{HeldCount, OomDetector, Worker};
 use snakepit_policy::growth::Growth;
 
-/// How it stands with a pool's workers.
+/// The state of a pool's workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Health {
-    /// Its first workers are being started.
+    /// The first workers are starting.
     Starting,
-    /// As many workers serve as were asked for: so many.
+    /// As many workers serve as were asked for. The field is their number.
     Ready(usize),
-    /// It was told to have no workers.
+    /// The pool was told to have no workers.
     Empty,
-    /// None does any more.
+    /// No worker serves any more.
     Stopped,
-    /// Fewer do; why the last one could not be started, or died.
+    /// Fewer workers serve than were asked for.
     Short {
-        /// How many serve.
+        /// The number of workers that serve.
         serving: usize,
-        /// Why the last one failed.
+        /// Why the last worker could not be started, or died.
         reason: Arc<str>,
     },
-    /// They fail again and again, and only one at a time is tried.
+    /// Workers fail again and again, and only one is tried at a time.
     Degraded {
-        /// How many serve.
+        /// The number of workers that serve.
         serving: usize,
-        /// Why the last one failed.
+        /// Why the last worker could not be started, or died.
         reason: Arc<str>,
     },
 }
 
 impl Health {
-    /// Says why fewer workers serve than should.
+    /// Returns why fewer workers serve than should.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Short { reason, .. } | Self::Degraded { reason, .. } => Some(reason),
@@ -86,34 +88,34 @@ impl Health {
     }
 }
 
-/// What is said of a pool that was told to have no workers.
+/// The reason that errors give for a pool that was told to have no workers.
 pub const EMPTY: &str = "it was scaled to 0 workers: call scale(n) to have some";
 
 /// What callers, workers and the supervisor of a pool share.
 pub(crate) struct PoolInner {
     pub(crate) name: Arc<str>,
-    /// What it is made of at present: a reload may change it.
+    /// The current options. A reload may change them.
     config: ArcSwap<PoolOptions>,
-    /// Of these, what every call asks for.
+    /// Those options that every call needs.
     pub(crate) bounds: bounds::PoolBounds,
     pub(crate) tools: Arc<Tools>,
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) oom: OomDetector,
-    /// How much its engine says.
+    /// How much the engine logs.
     pub(crate) logging: Logging,
     pub(crate) health: watch::Sender<Health>,
     pub(crate) events: EventOrigin,
     pub(crate) admission: Admission,
-    /// Whether the supervisor wants to hear of calls that wait.
+    /// Whether the supervisor wants to know of waiting calls.
     pub(crate) wants_attention: AtomicBool,
     pub(crate) attention: Notify,
-    /// It is to have no workers, by the last who said how many. Known before the supervisor has heard of it: no call is refused that
-    /// was made after somebody asked for workers.
+    /// Whether the last request for a number of workers asked for none. Set before the supervisor gets the request, so
+    /// that no call is rejected that was made after someone asked for workers.
     pub(crate) emptied: AtomicBool,
-    /// Somebody may wait for the last call to end.
+    /// Notifies the tasks that wait for the last call to end.
     pub(crate) done: Notify,
-    /// The calls that all workers hold.
+    /// The number of calls that all workers hold.
     pub(crate) held: HeldCount,
     pub(crate) takes_many: AtomicBool,
     pub(crate) growth: Mutex<Growth>,
@@ -158,7 +160,7 @@ impl PoolInner {
         self.config.load()
     }
 
-    /// New settings, from a reload. What a worker was started with stays as it was until it is replaced.
+    /// Adopts new settings after a reload. A worker keeps what it was started with until it is replaced.
     pub(crate) fn adopt(&self, config: &Arc<PoolOptions>) {
         self.scheduler().set_limit(config.queue_limit);
         self.bounds.adopt(config);
@@ -169,12 +171,12 @@ impl PoolInner {
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which command leaves how much memory behind.
+    /// Returns the record of how much memory each command leaves behind.
     pub(crate) fn growth(&self) -> MutexGuard<'_, Growth> {
         self.growth.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker takes no more calls; what only it was to serve goes to the others.
+    /// Stops giving calls to a worker. Calls that only this worker could serve go to the others.
     pub(crate) fn retire(self: &Arc<Self>, index: usize) {
         let bound = self.scheduler().retire(index);
         for call in bound {
@@ -182,7 +184,7 @@ impl PoolInner {
         }
     }
 
-    /// A worker gets no more calls, and is not among those that serve, until it is taken back.
+    /// Stops giving calls to a worker, and stops counting it among those that serve, until it is taken back.
     pub(crate) fn set_aside(self: &Arc<Self>, worker: &Arc<Worker>) {
         let bound = self.scheduler().set_aside(worker);
         for call in bound {
@@ -195,7 +197,7 @@ impl PoolInner {
         self.feed(worker.index);
     }
 
-    /// A worker that is worn beyond measure gets no more calls, or gets them again after all.
+    /// Stops giving calls to a worker that is far beyond its limits if `rests`, otherwise gives it calls again.
     pub(crate) fn lay_off(self: &Arc<Self>, worker: &Arc<Worker>, rests: bool) {
         if rests {
             let bound = self.scheduler().lay_off(worker);
@@ -207,7 +209,7 @@ impl PoolInner {
         }
     }
 
-    /// Answers all calls that wait: there is nobody to serve them, and nobody comes.
+    /// Fails all waiting calls, because no worker serves them and none will come.
     pub(crate) fn refuse_waiting(&self, reason: &str) {
         let waiting = self.scheduler().drain();
         let degraded = self.degraded();
@@ -217,7 +219,8 @@ impl PoolInner {
         }
     }
 
-    /// A worker's process was stopped, or goes on: whether it gets calls, and how it stands with the pool, depends on that.
+    /// Pauses or resumes a worker whose process was stopped or continues, and wakes the supervisor, because the health
+    /// of the pool depends on it.
     pub(crate) fn note_halt(&self, worker: &Arc<Worker>) {
         if worker.halted_since().is_some() {
             self.scheduler().pause(worker);
@@ -228,7 +231,7 @@ impl PoolInner {
         self.attention.notify_one();
     }
 
-    /// Tells a worker that a session it has served is over.
+    /// Tells a worker that a session it has served has ended.
     pub(crate) fn tell_session_end(self: &Arc<Self>, worker: &Arc<Worker>, session: &str) {
         let args = BTreeMap::from([("session", session)]);
         if let Ok(mut told) = self.own_call(worker, "snakepit.session_end", &args) {
@@ -236,14 +239,14 @@ impl PoolInner {
         }
     }
 
-    /// Asks a worker's health hook.
+    /// Calls the `health` hook of a worker.
     pub(crate) async fn ask_health(self: &Arc<Self>, worker: &Arc<Worker>) -> Result<Value, CallError> {
         let mut waiting = self.own_call(worker, "snakepit.health", &BTreeMap::<&str, &str>::new())?;
         let value = waiting.value().await?;
         value.to_value().map_err(|source| CallError::Result { command: "snakepit.health".into(), source })
     }
 
-    /// A call of the engine's own to one worker, before those of others.
+    /// Submits a call of the engine itself to one worker, before the calls of others.
     fn own_call(
         self: &Arc<Self>,
         worker: &Arc<Worker>,
@@ -255,7 +258,7 @@ impl PoolInner {
         let plan = CallPlan {
             command: self.command(name),
             input: Input::One(arguments),
-            // A worker that is busy for long is told late, not never.
+            // A worker that is busy for a long time is told late, not never.
             timeout: self.bounds.call_timeout(),
             queue_timeout: self.bounds.call_timeout(),
             priority: i8::MAX,
@@ -266,7 +269,7 @@ impl PoolInner {
         PendingCall::begin_at(Arc::clone(self), plan, Placement::Only(worker.index))
     }
 
-    /// Gives back what waits, and takes no more calls but nested ones.
+    /// Fails the waiting calls, and from now on takes only nested calls.
     ///
     /// Returns how many calls waited.
     pub(crate) fn close(&self) -> usize {
@@ -278,7 +281,7 @@ impl PoolInner {
         count
     }
 
-    /// Takes no more calls at all: the workers are about to end.
+    /// Fails the waiting calls and takes no more at all, because the workers are about to end.
     pub(crate) fn shut(&self) {
         let waiting = self.scheduler().shut();
         for call in waiting {
@@ -286,7 +289,7 @@ impl PoolInner {
         }
     }
 
-    /// Whether it was closed and what was under way is finished, at workers that leave, too.
+    /// Reports whether the pool was closed and all calls under way have finished, even at workers that leave.
     pub(crate) fn is_done(&self) -> bool {
         self.scheduler().is_drained() && self.held.calls() == 0
     }
@@ -297,7 +300,7 @@ impl PoolInner {
         }
     }
 
-    /// Until what was under way when it was closed is finished.
+    /// Waits until the pool is closed and all calls under way have finished.
     pub(crate) async fn finished(&self) {
         loop {
             let done = self.done.notified();
@@ -309,5 +312,5 @@ impl PoolInner {
     }
 }
 
-/// The longest that the error of a dead worker's call waits to learn how it died.
+/// The longest time that the error of a lost call waits for the worker's autopsy.
 pub const AUTOPSY_PATIENCE: Duration = Duration::from_millis(40);

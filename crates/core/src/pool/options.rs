@@ -1,4 +1,4 @@
-//! What a pool is made of, with its defaults.
+//! The options of a pool, with their defaults.
 
 use std::fmt;
 #[cfg(feature = "config")]
@@ -24,34 +24,36 @@ use snakepit_settings::{ByteSize, HumanTime, SettingsTable};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Affinity {
-    /// The one that served it last if it is free, else any.
+    /// The worker that served the session last, if that is free, otherwise any worker.
     #[default]
     Hint,
-    /// The one that served it first; calls wait for it.
+    /// Only the worker that served the session first. Calls wait for it.
     StrictQueue,
-    /// The one that served it first; while it is busy, calls fail.
+    /// Only the worker that served the session first. Calls fail while it is busy.
     StrictFailFast,
 }
 
-/// What becomes of a strict session whose worker is gone, and with it what that worker had in its memory.
+/// What happens to a strict session whose worker is gone, and with it what the worker had in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LostSessions {
-    /// Another worker serves it from now on; [`Event::SessionMoved`](crate::telemetry::Event::SessionMoved) tells it.
+    /// Another worker serves the session from now on, and
+    /// [`Event::SessionMoved`](crate::telemetry::Event::SessionMoved) is emitted.
     #[default]
     Move,
-    /// Its calls fail with [`CallError::SessionLost`](crate::CallError::SessionLost) until it is ended.
+    /// The calls of the session fail with [`CallError::SessionLost`](crate::CallError::SessionLost) until the session
+    /// is ended.
     Fail,
 }
 
 /// How long each stage of a cancel may take before the next begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CancelGrace {
-    /// For the worker's code to see the flag and stop by itself.
+    /// The time for the worker's code to see the flag and stop on its own.
     pub ask: Duration,
-    /// For the exception that is raised in the call.
+    /// The time for the exception that is raised in the call.
     pub raise: Duration,
-    /// Between TERM and KILL to the worker.
+    /// The time between TERM and KILL to the worker.
     pub terminate: Duration,
 }
 
@@ -64,95 +66,97 @@ impl Default for CancelGrace {
 #[cfg(feature = "config")]
 settings! {
     keys of CancelGrace {
-        /// For the worker's code to see that the call was given up, and to stop by itself.
+        /// The time for the worker's code to see that the call was given up, and to stop on its own.
         ask: Duration as HumanTime,
-        /// For an exception that is raised in the call.
+        /// The time for an exception that is raised in the call.
         raise: Duration as HumanTime,
-        /// Between TERM and KILL to the worker. It holds for a worker that is replaced, too; for the stop of an engine, see
-        /// `[custody]`.
+        /// The time between TERM and KILL to the worker, which also applies to a worker that is replaced. For the stop
+        /// of an engine, see `[custody]`.
         terminate: Duration as HumanTime,
     }
 }
 
 settings! {
-    /// The settings of a [`PoolOptions`], which sets them.
+    /// The settings of a [`PoolOptions`], which has a setter for each.
     #[derive(Clone, Debug)]
     pub struct PoolSettings {
-        /// How many workers there are: twice the number of cores, unless it is set. Example: `workers = 4`.
+        /// The number of workers. Unset: twice the number of cores. Example: `workers = 4`.
         @manual workers: usize as NonZeroUsize = cores() * 2,
-        /// How many calls a worker does at the same time.
+        /// The number of calls that a worker runs at the same time.
         @manual concurrency: usize as NonZeroUsize = 1,
-        /// The fewest and the most calls that a worker does at the same time, in place of `concurrency`: the pool finds the best
-        /// number between them by watching how long calls take. Example: `adaptive_concurrency = [1, 16]`.
+        /// The smallest and the largest number of calls that a worker runs at the same time, instead of `concurrency`.
+        /// The pool finds the best number between them by watching how long calls take. Example:
+        /// `adaptive_concurrency = [1, 16]`.
         @manual adaptive_concurrency: Option<(usize, usize)> = None,
-        /// How many workers are started at the same time: four times the number of cores, unless it is set. Example:
+        /// The number of workers that are started at the same time. Unset: four times the number of cores. Example:
         /// `start_batch = 8`.
         @manual start_batch: usize as NonZeroUsize = cores() * 4,
         /// How long a worker may take to get ready.
         @manual start_timeout: Duration as HumanTime = Duration::from_secs(30) => "worker_start_timeout",
-        /// How many calls may wait for a worker.
+        /// The largest number of calls that may wait for a worker.
         queue_limit: usize = 1000,
         /// How long a call may wait for a worker.
         queue_timeout: Duration as HumanTime = Duration::from_secs(10),
-        /// How long a call may take in all, unless the call says otherwise.
+        /// How long a call may take in total, unless the call sets its own timeout.
         call_timeout: Duration as HumanTime = Duration::from_mins(5),
-        /// How long a stream may take in all, unless the call says otherwise.
+        /// How long a stream may take in total, unless the call sets its own timeout.
         stream_timeout: Duration as HumanTime = Duration::from_mins(15),
-        /// Which worker serves a session: `"hint"` (the worker that served it last, if that is free), `"strict_queue"` (only the
-        /// worker that served it first; calls wait for it) or `"strict_fail_fast"` (the same worker; while it is busy, calls
-        /// fail).
+        /// Which worker serves a session: `"hint"` (the worker that served it last, if that is free), `"strict_queue"`
+        /// (only the worker that served it first; calls wait for it) or `"strict_fail_fast"` (the same worker; calls
+        /// fail while it is busy).
         affinity: Affinity = Affinity::Hint,
-        /// What becomes of a strict session whose worker is gone: `"move"` (another worker serves it, and an event tells so) or
-        /// `"fail"` (its calls fail until it is ended).
+        /// What happens to a strict session whose worker is gone: `"move"` (another worker serves it, and an event
+        /// reports that) or `"fail"` (its calls fail until it is ended).
         lost_sessions: LostSessions = LostSessions::Move,
         /// How long a session without calls lives.
         session_ttl: Duration as HumanTime = Duration::from_hours(1),
-        /// How many sessions there may be.
+        /// The largest number of sessions.
         max_sessions: usize = 10_000,
         /// How long each stage of a cancel may take before the next begins.
         cancel_grace: CancelGrace as SettingsTable<CancelGrace> = CancelGrace::default(),
         /// The largest message to or from a worker, in bytes.
         max_frame: usize as ByteSize = 256 << 20,
-        /// How many workers are replaced at the same time by recycling or a reload, so how many there may be above the pool's
-        /// size meanwhile.
+        /// The number of workers that recycling or a reload replaces at the same time. The pool may have this many
+        /// workers above its size meanwhile.
         @manual replace_at_once: usize as NonZeroUsize = 1,
-        /// Whether the first worker is started by the first call.
+        /// Whether the first call starts the first worker.
         @manual lazy: bool = false,
-        /// For a person with a debugger: whether each call gets a worker of its own, which has the host's terminal (so
-        /// `breakpoint()` works), and may take as long as it likes.
+        /// Whether each call gets a worker of its own, for use with a debugger. The worker has the host's terminal (so
+        /// `breakpoint()` works), and the call may take as long as it likes.
         @manual debug: bool = false,
-        /// The devices that the workers share, such as `"cuda:0"`. A worker gets the device with the fewest workers, and finds its
-        /// name in `SNAKEPIT_DEVICE`.
+        /// The devices that the workers share, such as `"cuda:0"`. A worker gets the device with the fewest workers,
+        /// and finds its name in `SNAKEPIT_DEVICE`.
         @manual devices: Vec<Arc<str>> as Vec<String> = Vec::new(),
-        /// GPUs in place of `devices`: `"one-per-worker"` (each worker finds its own in `CUDA_VISIBLE_DEVICES` or
-        /// `HIP_VISIBLE_DEVICES`), `"all"`, or a list of those that are shared out, such as [0, 1]. Example:
-        /// `gpus = "one-per-worker"`.
+        /// The GPUs of the workers, instead of `devices`: `"one-per-worker"` (each worker finds its own in
+        /// `CUDA_VISIBLE_DEVICES` or `HIP_VISIBLE_DEVICES`), `"all"`, or a list of GPUs that the workers share, such as
+        /// [0, 1]. Example: `gpus = "one-per-worker"`.
         @into gpus: Option<Gpus> as Option<GpuChoice> = None,
-        /// How many threads the numeric libraries of a worker use (`OMP_NUM_THREADS` and the like): `"auto"` (the usable cores divided
-        /// by the number of workers), a number, or `"off"`. A variable that is set in `env` or in the host's environment wins.
+        /// The number of threads that the numeric libraries of a worker use (`OMP_NUM_THREADS` and the like): `"auto"`
+        /// (the usable cores divided by the number of workers), a number, or `"off"`. A variable that is set in `env`
+        /// or in the host's environment takes precedence.
         threads: Threads as ThreadCount = Threads::Shared,
-        /// How workers that fail are replaced, and when the pool counts as degraded.
+        /// How failed workers are replaced, and when the pool counts as degraded.
         restarts: Restarts = Restarts::default(),
-        /// How calls that are marked as idempotent are made again when their worker is lost.
+        /// How idempotent calls are repeated when their worker is lost.
         retry: Retry = Retry::default(),
-        /// When a call that keeps killing workers is refused, known by its command and its arguments.
+        /// When a call that keeps killing workers is rejected. A call is recognized by its command and its arguments.
         @manual quarantine: Quarantine = Quarantine::default(),
-        /// When calls are refused because too many of the last ones lost their worker or their time: those of the pool, and those of
-        /// each command. Off, unless it is set.
+        /// When calls are rejected because too many of the last ones lost their worker or ran out of time. Applies to
+        /// the pool as a whole, and to each command by itself. Unset: never.
         @manual breaker: Option<Breaker> = None,
-        /// What is done with the device, or the slot, of a worker that died of it.
+        /// What happens to the device or slot of a worker that died because of it.
         taint: Taint = Taint::default(),
-        /// When a worker that has a call and shows no sign of life counts as stuck, and what is done then.
+        /// When a worker that has a call and shows no sign of life counts as stuck, and what happens then.
         stuck: Stuck = Stuck::default(),
     }
     also {
-        /// Whether the user has set `workers`; otherwise other settings may decide it.
+        /// Whether the user has set `workers`. If not, other settings may decide the number.
         workers_are_set: bool = false,
-        /// Calls that each worker must answer before it serves.
+        /// The calls that each worker must answer before it serves.
         warm_up: Vec<WarmUp> = Vec::new(),
         /// When a worker is replaced.
         recycling: Recycling = Recycling::default(),
-        /// Set if the size follows the load.
+        /// Set if the number of workers follows the load.
         sizing: Option<Sizing> = None,
     }
     setters on PoolOptions.settings
@@ -162,7 +166,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A pool to be started: workers of one kind, and how calls reach them.
+/// A pool that is about to be started: workers of one kind, and how calls reach them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -176,7 +180,7 @@ pub struct PoolOptions {
     pub(crate) name: String,
     pub(crate) adapter: Arc<dyn Adapter>,
     pub(crate) settings: PoolSettings,
-    /// How many threads each worker is to use; found when the pool is started.
+    /// The number of threads that each worker should use, determined when the pool starts.
     pub(crate) thread_share: Option<usize>,
 }
 
@@ -213,7 +217,7 @@ impl fmt::Debug for PoolOptions {
 }
 
 impl PoolOptions {
-    /// A pool of workers of any kind.
+    /// Describes a pool of workers of any kind.
     pub fn new(name: impl Into<String>, adapter: impl Adapter) -> Self {
         Self {
             name: name.into(),
@@ -223,52 +227,53 @@ impl PoolOptions {
         }
     }
 
-    /// The same pool with these settings.
+    /// Replaces all settings.
     pub fn settings(mut self, settings: PoolSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Its name.
+    /// Returns the name of the pool.
     pub fn pool_name(&self) -> &str {
         &self.name
     }
 
-    /// Its adapter.
+    /// Returns the adapter of the pool.
     pub fn adapter(&self) -> &Arc<dyn Adapter> {
         &self.adapter
     }
 
-    /// The same pool with another adapter around its own.
+    /// Wraps the adapter of the pool in another one.
     pub fn wrap_adapter(mut self, wrap: impl FnOnce(Arc<dyn Adapter>) -> Arc<dyn Adapter>) -> Self {
         self.adapter = wrap(self.adapter);
         self
     }
 
-    /// The name that calls use to choose it.
+    /// Sets the name by which calls choose the pool.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How many workers there are; twice the number of cores unless it is set.
+    /// Sets the number of workers. The default is twice the number of cores.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self.workers_are_set = true;
         self
     }
 
-    /// How many calls a worker does at the same time; 1 unless it is set.
+    /// Sets the number of calls that a worker runs at the same time. The default is 1.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.adaptive_concurrency = None;
         self.concurrency = concurrency.max(1);
         self
     }
 
-    /// Finds out how many calls a worker should do at the same time, between these two, by watching how long calls take.
+    /// Lets the pool find the best number of calls that a worker runs at the same time, within this range, by watching
+    /// how long calls take.
     ///
-    /// It helps where calls slow each other down: they then wait in the pool's queue, where priorities and other workers
-    /// count, and not inside a worker.
+    /// This helps if calls slow each other down. They then wait in the pool's queue, where priorities count and other
+    /// workers can take them, instead of inside a worker.
     pub fn adaptive_concurrency(mut self, between: std::ops::RangeInclusive<usize>) -> Self {
         let most = (*between.end()).max(1);
         self.adaptive_concurrency = Some(((*between.start()).clamp(1, most), most));
@@ -276,27 +281,27 @@ impl PoolOptions {
         self
     }
 
-    /// How long a worker may take to get ready; 30 s unless it is set.
+    /// Sets how long a worker may take to get ready. The default is 30 s.
     pub fn worker_start_timeout(mut self, timeout: Duration) -> Self {
         self.start_timeout = timeout;
         self
     }
 
-    /// Shortens the time that a worker may take to get ready, if it is longer: for a host that waits no longer itself, and
-    /// gets an error that shows what the worker printed.
+    /// Limits the time that a worker may take to get ready. A host that itself waits no longer than that gets an error
+    /// that shows what the worker printed.
     pub fn worker_start_timeout_at_most(mut self, timeout: Duration) -> Self {
         self.start_timeout = self.start_timeout.min(timeout);
         self
     }
 
-    /// How many workers are started at the same time; four times the number of cores unless it is set.
+    /// Sets the number of workers that are started at the same time. The default is four times the number of cores.
     pub fn start_batch(mut self, batch: usize) -> Self {
         self.start_batch = batch.max(1);
         self
     }
 
-    /// A call that each worker must answer before it counts as ready: to load a model, or to fill a cache. Several are
-    /// made in the order in which they were given.
+    /// Adds a call that each worker must answer before it serves, for example to load a model or to fill a cache.
+    /// Several calls are made in the order in which they were added.
     pub fn warm_up(mut self, command: impl Into<String>, args: impl Serialize) -> Self {
         self.warm_up.push(WarmUp { command: command.into(), arguments: Encoded::encode_args(&args) });
         self
@@ -308,68 +313,70 @@ impl PoolOptions {
         self
     }
 
-    /// For a person with a debugger: each call gets a worker of its own, started for it and ended after it, which has
-    /// the host's standard input, output and error (so `breakpoint()` works), and calls may take as long as they like.
+    /// Prepares the pool for a debugger. Each call gets a worker of its own, which is started for the call and ends
+    /// after it. The worker has the host's standard input, output and error (so `breakpoint()` works), and calls may
+    /// take as long as they like.
     pub fn debug(mut self) -> Self {
         self.debug = true;
         self
     }
 
-    /// When workers are replaced although nothing is wrong with them; never unless it is set.
+    /// Sets when healthy workers are replaced. The default is never.
     pub fn recycling(mut self, recycling: Recycling) -> Self {
         self.recycling = recycling;
         self
     }
 
-    /// Lets the load decide how many workers there are; [`PoolOptions::workers`] no longer does.
+    /// Lets the number of workers follow the load, instead of [`PoolOptions::workers`].
     pub fn sizing(mut self, sizing: Sizing) -> Self {
         self.sizing = Some(sizing);
         self
     }
 
-    /// The devices that its workers share, such as `cuda:0`. Each worker is given the one with the fewest workers, and
-    /// finds its name in `SNAKEPIT_DEVICE`; the number of its slot is in `SNAKEPIT_SLOT`, devices or not.
+    /// Sets the devices that the workers share, such as `cuda:0`. Each worker gets the device with the fewest workers,
+    /// and finds its name in `SNAKEPIT_DEVICE`. With or without devices, `SNAKEPIT_SLOT` has the number of the worker's
+    /// slot.
     pub fn devices(mut self, devices: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.devices = devices.into_iter().map(Into::into).collect();
         self
     }
 
-    /// When a call that keeps killing workers is refused; `None` if it never is.
+    /// Sets when a call that keeps killing workers is rejected. `None` means never.
     pub fn quarantine(mut self, quarantine: impl Into<Option<Quarantine>>) -> Self {
         self.quarantine = quarantine.into().unwrap_or_else(Quarantine::off);
         self
     }
 
-    /// When calls are refused because the last ones lost their workers or their time, those of the pool and those of each
-    /// command; never unless it is set.
+    /// Sets when calls are rejected because the last ones lost their workers or ran out of time. Applies to the pool as
+    /// a whole, and to each command by itself. The default is never.
     pub fn breaker(mut self, breaker: impl Into<Option<Breaker>>) -> Self {
         self.breaker = breaker.into();
         self
     }
 
-    /// How many workers are replaced at the same time by recycling or a reload, so how many there may be above the pool's
-    /// size meanwhile; 1 unless it is set.
+    /// Sets the number of workers that recycling or a reload replaces at the same time. The pool may have this many
+    /// workers above its size meanwhile. The default is 1.
     pub fn replace_at_once(mut self, workers: usize) -> Self {
         self.replace_at_once = workers.max(1);
         self
     }
 
-    /// For a pool whose calls are evaluated: whatever they do to its workers is their result, and is held against nobody. A worker
-    /// that dies is replaced at once however many did before, no call is refused for the deaths of others, and no device is
-    /// tainted. Only workers that fail before they are given a call count as failed, so that those that no longer start
-    /// are noticed.
+    /// Prepares the pool for calls that are evaluated. Whatever a call does to its worker is the result of that call,
+    /// and has no other consequence. A worker that dies is replaced at once, however many died before. No call is
+    /// rejected because other calls killed workers, and no device is tainted. Only workers that fail before they get a
+    /// call count as failed, so that workers that no longer start are noticed.
     pub fn for_evaluation(mut self) -> Self {
         self.restarts.counted = CountedFailures::BeforeFirstCall;
         self.taint.lasts = Duration::ZERO;
         self.quarantine(None).breaker(None)
     }
 
-    /// Whether it is to have no workers, and neither the load nor a call changes that.
+    /// Reports whether the pool should have no workers, and neither the load nor a call changes that.
     pub(crate) fn is_for_nobody(&self) -> bool {
         self.workers == 0 && self.sizing.is_none()
     }
 
-    /// The pool as it is started: debugging overrides some settings.
+    /// Returns the options with which the pool is started. Debugging overrides some of them.
     pub(crate) fn settled(mut self) -> Self {
         if self.debug {
             const LONG: Duration = Duration::from_hours(24 * 365);

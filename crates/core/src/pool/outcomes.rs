@@ -1,4 +1,4 @@
-//! How calls ended, counted. Each call, and each input of a map, is counted once.
+//! Counts how calls ended. Each call, and each input of a map, is counted once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,35 +6,38 @@ use serde::Serialize;
 
 use crate::call::{CallError, ErrorClass};
 
-/// How the calls of a pool have ended since it was started. Each call, and each input of a map, is counted in one of
-/// these when its caller is told, or goes away; [`retried`](Outcomes::retried) is no end, and is counted besides.
+/// How the calls of a pool have ended since the pool was started. Each call, and each input of a map, is counted in one
+/// of these fields when its caller gets the outcome or goes away. [`retried`](Outcomes::retried) is not an end, and is
+/// counted in addition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Outcomes {
-    /// Answered with a value, whatever the caller made of it.
+    /// Calls that were answered with a value, even if their callers could not use it.
     pub ok: u64,
-    /// Answered with an error: the worker's code raised, or the call did not fit the command.
+    /// Calls that were answered with an error: the worker's code raised an exception, or the call did not fit the
+    /// command.
     pub failed: u64,
-    /// Lost with their worker.
+    /// Calls that were lost with their worker.
     pub died: u64,
-    /// Not answered in time by a worker.
+    /// Calls that a worker did not answer in time.
     pub timed_out: u64,
-    /// Not taken by a worker in time.
+    /// Calls that no worker took in time.
     pub queue_timed_out: u64,
-    /// Refused, because too many others waited.
+    /// Calls that were rejected because too many others waited.
     pub saturated: u64,
-    /// Refused for another reason: quarantined, circuit open, session busy, arguments that cannot be sent.
+    /// Calls that were rejected for another reason, such as a quarantine, an open circuit, a busy session, or arguments
+    /// that cannot be sent.
     pub refused: u64,
-    /// Given up by their callers.
+    /// Calls that their callers gave up.
     pub cancelled: u64,
-    /// Given back, because the pool stopped.
+    /// Calls that were given back because the pool stopped.
     pub stopped: u64,
-    /// How often a lost call was made again.
+    /// The number of times that a lost call was made again.
     pub retried: u64,
 }
 
 impl Outcomes {
-    /// How many calls have ended.
+    /// Returns how many calls have ended.
     pub fn calls(&self) -> u64 {
         let Self {
             ok,
@@ -69,7 +72,7 @@ pub(crate) enum CallOutcome {
 impl CallOutcome {
     pub(crate) fn of(error: &CallError) -> Self {
         match error.class() {
-            // A value came.
+            // A value came, but it was not what the caller expected.
             ErrorClass::Answered if error.remote().is_none() => Self::Ok,
             ErrorClass::Answered => Self::Failed,
             ErrorClass::Died => Self::Died,

@@ -136,17 +136,17 @@ pub struct WorkerStatus {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PoolHealth {
-    /// Its first workers start.
+    /// The first workers are starting.
     Starting,
     /// All workers serve.
     Ready,
     /// Fewer workers serve than should.
     Short,
-    /// Its workers fail again and again.
+    /// Workers fail again and again.
     Degraded,
-    /// It was scaled to 0.
+    /// The pool was scaled to 0 workers.
     Empty,
-    /// It has stopped.
+    /// The pool has stopped.
     Stopped,
 }
 
@@ -155,32 +155,32 @@ pub enum PoolHealth {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorkerDuty {
-    /// It serves.
+    /// The worker serves.
     Serving,
-    /// It serves until its replacement does.
+    /// The worker serves until its replacement does.
     Due,
-    /// A reload that is not done has replaced it: it has no calls, and serves again if the reload fails.
+    /// An unfinished reload has replaced the worker. It has no calls, and serves again if the reload fails.
     Kept,
-    /// It finishes what it has.
+    /// The worker finishes its calls.
     Leaving,
 }
 
-/// What a worker does, as far as can be seen from outside.
+/// What a worker does, as seen from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorkerLiveness {
-    /// It has no call.
+    /// The worker has no call.
     Idle,
-    /// It computes.
+    /// The worker computes.
     Busy,
-    /// It has a call, and waits for something.
+    /// The worker has a call, and waits for something.
     Waiting,
-    /// It has a call, and shows no sign of life.
+    /// The worker has a call, and shows no sign of life.
     Stuck,
-    /// A signal stopped its process.
+    /// A signal stopped the worker's process.
     Stopped,
-    /// Its process is gone.
+    /// The worker's process is gone.
     Dead,
 }
 
@@ -197,41 +197,41 @@ impl From<Liveness> for WorkerLiveness {
     }
 }
 
-/// A call that a worker is at.
+/// A call that a worker runs.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CallAtWork {
-    /// Its number.
+    /// The number of the call.
     pub call: u64,
-    /// Its command.
+    /// The command of the call.
     pub command: String,
-    /// For how long.
+    /// How long the worker has run the call.
     #[serde(serialize_with = "seconds")]
     pub since: Duration,
 }
 
-/// A place that is not used for a while.
+/// A device or a slot that is not used for a while.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TaintedPlace {
-    /// The device, or the slot.
+    /// The name of the device, or of the slot.
     pub place: String,
-    /// Of what a worker died there.
+    /// What a worker died of there.
     pub fault: String,
-    /// For how long it is not used.
+    /// How long the place stays unused.
     #[serde(serialize_with = "seconds")]
     pub lasts: Duration,
 }
 
-/// What the calls of a command leave behind.
+/// The memory that the calls of a command leave behind.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CommandGrowth {
     /// The command.
     pub command: String,
-    /// Bytes per call.
+    /// The number of bytes per call.
     pub bytes_per_call: u64,
-    /// How many calls that is known from.
+    /// The number of calls from which this is known.
     pub calls: u64,
 }
 
@@ -263,7 +263,7 @@ pub(crate) struct WorkerRows {
     pub(crate) tainted: Vec<Tainted>,
 }
 
-/// A worker on the roll.
+/// A worker in the supervisor's list.
 pub(crate) struct WorkerRow {
     pub(crate) worker: Arc<Worker>,
     pub(crate) state: WorkerDuty,

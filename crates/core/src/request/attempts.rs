@@ -80,7 +80,7 @@ impl Attempts {
 }
 
 impl CallError {
-    /// Adds how often the call was made, and why no more.
+    /// Records how often the call was made, and why it is not made again.
     fn given_up(mut self, made: u32, why: NoRetry) -> Self {
         if let Self::WorkerDied { attempts, no_retry, .. } = &mut self {
             (*attempts, *no_retry) = (made, Some(why));

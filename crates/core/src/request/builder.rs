@@ -19,7 +19,7 @@ use crate::call::{Chain, MAX_NESTING};
 use crate::pool::{self, Pool};
 use crate::value::{Encoded, ValueError};
 
-/// Where a call goes and what travels with it: the options that calls, streams and maps have in common.
+/// Where a call goes, and what travels with it: the options that calls, streams and maps share.
 pub(crate) struct CallOptions {
     pub(crate) target: Result<Arc<pool::PoolInner>, CallError>,
     pub(crate) pools: Arc<pool::PoolDirectory>,
@@ -28,7 +28,7 @@ pub(crate) struct CallOptions {
     pub(crate) queue_timeout: Option<Duration>,
     pub(crate) priority: i8,
     pub(crate) idempotent: bool,
-    /// Whether no other call is with its worker meanwhile.
+    /// Whether the worker may have no other call meanwhile.
     pub(crate) alone: bool,
     pub(crate) extras: Option<Box<Extras>>,
 }
@@ -57,7 +57,7 @@ impl CallOptions {
         self.extras.get_or_insert_default()
     }
 
-    /// Inside a tool: notes who waits for this, unless too many do.
+    /// Inside a tool: records which calls wait for this one. Fails if too many do.
     pub(crate) fn note_chain(&mut self) -> Result<(), CallError> {
         if let (Ok(pool), Some(chain)) = (&self.target, Chain::current()) {
             if chain.links().len() >= MAX_NESTING {
@@ -102,61 +102,62 @@ fn command_of(pool: &Result<Arc<pool::PoolInner>, CallError>, name: &str) -> Arc
     pool.as_ref().map_or_else(|_| Arc::new(PoolCommand::new(name)), |pool| pool.command(name))
 }
 
-/// Writes the options that calls, streams and maps have in common.
+/// Defines the setters that calls, streams and maps share.
 macro_rules! common_options {
     () => {
-        /// The pool that serves it; the first one unless this is said.
+        /// Chooses the pool by its name. The default is the first pool.
         pub fn pool(mut self, name: &str) -> Self {
             self.options.choose_pool(name);
             self
         }
 
-        /// The session that it belongs to.
+        /// Sets the session that the call belongs to.
         pub fn session(mut self, id: impl Into<std::sync::Arc<str>>) -> Self {
             self.options.extras().session = Some(id.into());
             self
         }
 
-        /// How long it may take in all: in the queue, at the worker, and as a stream.
+        /// Sets how long the call may take in total: in the queue, at the worker, and as a stream.
         pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
             self.options.timeout = Some(timeout);
             self
         }
 
-        /// How long it may wait for a worker.
+        /// Sets how long the call may wait for a worker.
         pub fn queue_timeout(mut self, timeout: std::time::Duration) -> Self {
             self.options.queue_timeout = Some(timeout);
             self
         }
 
-        /// Higher ones are served first, each step with a head start of a second: a call that has waited for so much longer than
-        /// another goes before it. 0 unless this is said.
+        /// Sets the priority, which is 0 by default. Calls of higher priority are served first. Each step is a head
+        /// start of one second, so a call that has waited longer than that goes first.
         pub fn priority(mut self, priority: i8) -> Self {
             self.options.priority = priority;
             self
         }
 
-        /// Says that doing it twice does no harm: if its worker is lost, it is made again, as [`crate::PoolOptions::retry`] says.
+        /// Declares that running the call twice does no harm. If the worker is lost, the call is repeated as
+        /// [`crate::PoolOptions::retry`] says.
         pub fn idempotent(mut self) -> Self {
             self.options.idempotent = true;
             self
         }
 
-        /// The trace that it belongs to, and the span that it is a child of: a `traceparent` of the W3C. Without it, what
-        /// [`TraceContext::scope`](crate::telemetry::TraceContext::scope) says, and inside a tool the trace of the call
-        /// that asks.
+        /// Sets the trace that the call belongs to, and the span that is its parent: a `traceparent` of the W3C. The
+        /// default is the trace of [`TraceContext::scope`](crate::telemetry::TraceContext::scope), and inside a tool
+        /// the trace of the call that uses the tool.
         pub fn traceparent(mut self, traceparent: impl Into<String>) -> Self {
             self.options.extras().trace_headers.get_or_insert_default().parent = Some(traceparent.into());
             self
         }
 
-        /// What goes with a [`traceparent`](Self::traceparent): a `tracestate` of the W3C.
+        /// Sets the `tracestate` of the W3C that goes with a [`traceparent`](Self::traceparent).
         pub fn tracestate(mut self, tracestate: impl Into<String>) -> Self {
             self.options.extras().trace_headers.get_or_insert_default().state = Some(tracestate.into());
             self
         }
 
-        /// Something that travels with it; the worker finds it in its context.
+        /// Adds metadata that travels with the call. The worker finds it in its context.
         pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
             self.options.extras().metadata.insert(key.into(), value.into());
             self
@@ -165,7 +166,7 @@ macro_rules! common_options {
 }
 pub(crate) use common_options;
 
-/// A call that is about to be made. Await it; dropping the future cancels the call.
+/// A call that is about to be made. Await it to make the call. Dropping the future cancels the call.
 #[must_use = "a call is made when it is awaited"]
 pub struct CallBuilder<T> {
     options: CallOptions,
@@ -183,7 +184,7 @@ impl<T> CallBuilder<T> {
 
     common_options!();
 
-    /// Hears of the progress that the worker tells.
+    /// Calls a function with the progress that the worker reports.
     pub fn on_progress(mut self, watcher: impl FnMut(Progress) + Send + 'static) -> Self {
         self.watcher = Some(Box::new(watcher));
         self
@@ -191,12 +192,12 @@ impl<T> CallBuilder<T> {
 }
 
 impl<T> CallBuilder<T> {
-    /// Gives it to its pool, for a caller that may want it back while no worker has it.
+    /// Submits the call to its pool. Use this if you may want to withdraw the call while no worker has it.
     pub fn begin(self) -> Result<PendingCall, CallError> {
         self.options.begin(self.input)
     }
 
-    /// No other call is with its worker meanwhile, so that whatever becomes of the worker is this call's doing.
+    /// Lets the worker have no other call meanwhile, so that whatever happens to the worker is caused by this call.
     pub fn alone(mut self) -> Self {
         self.options.alone = true;
         self

@@ -1,4 +1,5 @@
-//! A call of the engine's own to a worker that does not serve yet: past the queue, with nobody else in the way.
+//! Calls of the engine itself to a worker that does not serve yet. They bypass the queue, because the worker has no
+//! other calls.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::value::Encoded;
 use crate::worker::process_ended;
 use snakepit_policy::time::after;
 
-/// Calls a command of a worker. A worker that goes away without an answer is told as [`CallError::Cancelled`].
+/// Calls a command of a worker. Returns [`CallError::Cancelled`] if the worker goes away without an answer.
 pub(crate) async fn ask(
     handle: &Arc<dyn Handle>,
     command: &str,
@@ -43,7 +44,7 @@ pub(crate) async fn ask(
     };
     match end {
         Ok(CallEnd::Value(value)) => Ok(value),
-        // A call that is dropped without a place at a worker says that its pool has stopped.
+        // A call that is dropped without a place at a worker reports that its pool has stopped.
         Ok(CallEnd::Failed(CallError::Stopped) | CallEnd::Lost { .. }) => Err(CallError::Cancelled),
         Ok(CallEnd::Failed(error)) => Err(error),
         Err(_) => {

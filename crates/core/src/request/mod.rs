@@ -1,7 +1,8 @@
-//! What a caller asks of a pool, and waits for.
+//! What callers ask of a pool, and wait for.
 //!
-//! A request says what is wanted (`builder`, `stream`, `map`), becomes a [`Call`](crate::call::Call) that its pool places, and keeps
-//! its time (`pending`, `timeout`). It makes a lost call again (`attempts`, `retry`) and tells its end (`telemetry`).
+//! A request describes a call (`builder`, `stream`, `map`), becomes a [`Call`](crate::call::Call) that the pool places,
+//! and watches the deadline (`pending`, `timeout`). It repeats a lost call (`attempts`, `retry`) and reports the end of
+//! the call (`telemetry`).
 
 mod attempts;
 mod builder;

@@ -1,4 +1,5 @@
-//! A call under way, as its caller holds it: waits for the end, keeps the time, and gives the call up when it is dropped.
+//! A call under way, as its caller holds it. It waits for the end, watches the deadline, and gives the call up when it
+//! is dropped.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -24,7 +25,7 @@ use crate::value::{Encoded, ValueError};
 use crate::worker::{Worker, abandon};
 use snakepit_policy::time::after;
 
-/// What a call is to be.
+/// The description of a call that is about to be submitted.
 pub(crate) struct CallPlan {
     pub(crate) command: Arc<PoolCommand>,
     pub(crate) input: Input,
@@ -32,16 +33,17 @@ pub(crate) struct CallPlan {
     pub(crate) queue_timeout: Duration,
     pub(crate) priority: i8,
     pub(crate) extras: Option<Box<Extras>>,
-    /// When its time began, if that is not now.
+    /// When the time of the call began, if not now.
     pub(crate) began: Option<Instant>,
-    /// Whether its worker may have no other call meanwhile.
+    /// Whether the worker may have no other call meanwhile.
     pub(crate) alone: bool,
 }
 
 impl CallPlan {
-    /// An upper bound of the bytes that it takes to send it. A worker refuses a longer frame than was agreed, and is lost.
+    /// Returns an upper bound of the bytes that the call takes on the wire. A worker rejects a frame that is longer
+    /// than agreed, and is lost.
     fn length(&self) -> usize {
-        /// The header of a text, a number, or the name of an option.
+        /// The size of a text's header, of a number, or of an option's name.
         const SMALL: usize = 16;
         let arguments = match &self.input {
             Input::One(input) => input.payload_len(),
@@ -57,7 +59,7 @@ impl CallPlan {
     }
 }
 
-/// What came of one wait.
+/// The result of one wait.
 pub(crate) enum CallEvent {
     Item(Encoded),
     End(CallEnd),
@@ -65,40 +67,40 @@ pub(crate) enum CallEvent {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingPhase {
-    /// The timer is set for the end of the caller's patience with the queue.
+    /// The timer is set to the queue timeout.
     MayBeQueued,
-    /// The timer is set for the deadline.
+    /// The timer is set to the deadline.
     Running,
     /// The end was seen.
     Over,
 }
 
-/// See the module.
+/// A call under way, as its caller holds it.
 pub struct PendingCall {
     pub(crate) id: CallId,
     pub(super) pool: Arc<pool::PoolInner>,
     pub(crate) command: Arc<PoolCommand>,
     pub(super) state: Arc<CallState>,
     pub(super) began: Instant,
-    /// When it was given to the pool, the last time.
+    /// When the call was last given to the pool.
     pub(super) queued_at: Instant,
     queue_timeout: Duration,
     pub(super) timeout: Duration,
     pub(super) phase: PendingPhase,
     pub(super) streams: bool,
-    /// How many parts of a stream were handed on.
+    /// The number of parts of a stream that were delivered.
     pub(super) delivered: u64,
     pub(super) trace: Option<Arc<TraceContext>>,
-    /// While it is not settled.
+    /// The span of the call, until the call is settled.
     pub(super) span: Span,
-    /// Until it is settled; none if somebody else counts it, or nobody does.
+    /// The permit of the call, until the call is settled. `None` if the call is counted elsewhere, or not at all.
     pub(super) permit: Option<AdmissionPermit>,
-    /// Only if it is idempotent.
+    /// Set only if the call is idempotent.
     pub(super) again: Option<Box<RetryState>>,
 }
 
 impl PendingCall {
-    /// Gives a caller's call to its pool, which counts it.
+    /// Submits a caller's call to its pool, which counts it.
     pub(crate) fn begin(
         pool: Arc<pool::PoolInner>,
         mut plan: CallPlan,
@@ -125,12 +127,12 @@ impl PendingCall {
         Ok(begun)
     }
 
-    /// As [`PendingCall::begin`], for a caller that bounds itself and settles with the pool.
+    /// Like [`PendingCall::begin`], for a caller that limits its own calls and settles with the pool itself.
     pub(crate) fn begin_bulk(pool: Arc<pool::PoolInner>, plan: CallPlan) -> Result<Self, CallError> {
         Self::start(pool, plan, None, |pool, call| pool.submit(call, QueueLimit::Waived))
     }
 
-    /// For a call of the engine's own, with a placement for the worker.
+    /// Submits a call of the engine itself, with a placement for the worker.
     pub(crate) fn begin_at(
         pool: Arc<pool::PoolInner>,
         plan: CallPlan,
@@ -188,7 +190,7 @@ impl PendingCall {
         })
     }
 
-    /// Lets the worker send so much more.
+    /// Lets the worker send this much more.
     pub(crate) fn grant(&self, more: Portion) {
         if let Some(worker) = self.state.worker() {
             worker.handle.grant(self.id, more);
@@ -199,7 +201,7 @@ impl PendingCall {
         self.state.take_progress()
     }
 
-    /// As `PendingCall::value`, and hands on the progress that is told meanwhile.
+    /// Like `PendingCall::value`, but also passes on the progress that is reported meanwhile.
     pub async fn value_with_progress(
         &mut self,
         mut watcher: impl FnMut(Progress),
@@ -215,7 +217,7 @@ impl PendingCall {
             });
             match end.await {
                 Ok(CallEnd::Value(value)) => return Ok(self.answered(value)),
-                // Rare, and large: not a part of every call's future.
+                // Boxed, because it is rare and would enlarge the future of every call.
                 Ok(end) => {
                     if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
                         return Ok(value);
@@ -227,13 +229,13 @@ impl PendingCall {
         }
     }
 
-    /// The value of a call that is not a stream.
+    /// Waits for the value of a call that is not a stream.
     pub(crate) async fn value(&mut self) -> Result<Encoded, CallError> {
         let mut timer = pin!(self.timer());
         loop {
             match poll_fn(|context| self.poll(timer.as_mut(), context, CallState::poll_end)).await {
                 Ok(CallEnd::Value(value)) => return Ok(self.answered(value)),
-                // Rare, and large: not a part of every call's future.
+                // Boxed, because it is rare and would enlarge the future of every call.
                 Ok(end) => {
                     if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
                         return Ok(value);
@@ -245,8 +247,9 @@ impl PendingCall {
         }
     }
 
-    /// The values of many calls that travel together. The answers come in one part or in several; what has
-    /// come is kept, however it ends. If their worker died: the error, and how many of them it had started.
+    /// Waits for the answers to calls that travel together. They come in one part or in several. The parts received are
+    /// returned, however the wait ends. If the worker died, the error comes with the number of calls that it had
+    /// started.
     pub(crate) async fn values(&mut self) -> (Vec<Encoded>, Result<(), (CallError, Option<usize>)>) {
         let mut timer = pin!(self.timer());
         let mut parts = Vec::new();
@@ -265,7 +268,7 @@ impl PendingCall {
         (parts, last.map_err(|error| (error, started)))
     }
 
-    /// The next item of a stream, or its end.
+    /// Polls for the next item of a stream, or for its end.
     pub(crate) fn poll_event(
         &mut self,
         timer: Pin<&mut Sleep>,
@@ -281,12 +284,12 @@ impl PendingCall {
         event
     }
 
-    /// A timer for [`PendingCall::poll_event`]: first for the queue, later for the deadline.
+    /// Returns a timer for [`PendingCall::poll_event`]: first for the queue timeout, later for the deadline.
     pub(crate) fn timer(&self) -> Sleep {
         tokio::time::sleep_until(self.first_look())
     }
 
-    /// When the caller's patience with the queue is over.
+    /// Returns the end of the queue timeout, or the deadline if it is earlier.
     pub(crate) fn first_look(&self) -> Instant {
         after(self.queued_at, self.queue_timeout).min(after(self.began, self.timeout))
     }
@@ -320,7 +323,7 @@ impl PendingCall {
                     }
                 },
                 PendingPhase::Running | PendingPhase::Over => {
-                    // The answer may have come with the deadline: then it counts.
+                    // An answer that came together with the deadline counts.
                     if let Poll::Ready(seen) = look(&self.state, context) {
                         return Poll::Ready(Ok(seen));
                     }
@@ -381,7 +384,7 @@ impl PendingCall {
         value
     }
 
-    /// What an end means to the caller.
+    /// Converts the end of the call into what its caller gets.
     pub(crate) async fn conclude(&mut self, end: CallEnd) -> Result<Encoded, CallError> {
         self.phase = PendingPhase::Over;
         match end {
@@ -404,14 +407,14 @@ impl PendingCall {
         }
     }
 
-    /// It failed: what its worker printed may say why.
+    /// Logs what the worker printed during a failed call, because the output may say why.
     pub(super) fn tell_output(&self) {
         if let Some(worker) = self.state.worker() {
             worker.output.tell(self.state.printed(), self.id, &self.command.name, "failed");
         }
     }
 
-    /// The error of a call whose worker is gone.
+    /// Returns the error of a call whose worker is gone.
     pub(super) async fn lost(&self, worker: &Worker) -> CallError {
         let error = lost(&self.pool, self.id, &self.command.name, worker, &self.state).await;
         worker.output.tell(self.state.printed(), self.id, &self.command.name, "lost");

@@ -1,5 +1,5 @@
-//! A call that is marked as idempotent and whose worker was lost: it is made again, as the same call with the same
-//! deadline, or its error says why not.
+//! Repeats an idempotent call whose worker was lost. The same call is submitted again with the same deadline, or its
+//! error says why not.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl RetryState {
 }
 
 impl Extras {
-    /// The same for another attempt.
+    /// Returns the same options for another attempt.
     pub(super) fn again(&self) -> Self {
         Self {
             session: self.session.clone(),
@@ -49,7 +49,7 @@ impl Extras {
 }
 
 impl PendingCall {
-    /// As [`PendingCall::conclude`]; none if the call was lost and is under way again.
+    /// Like [`PendingCall::conclude`]. Returns `None` if the call was lost and is under way again.
     pub(crate) async fn conclude_or_again(&mut self, end: CallEnd) -> Result<Option<Encoded>, CallError> {
         match end {
             CallEnd::Lost { holder, .. } if self.again.is_some() => {
@@ -96,8 +96,8 @@ impl PendingCall {
         call.deadline = Some(deadline);
         call.extras = again.extras.as_ref().map(|extras| Box::new(extras.again()));
         call.alone = alone;
-        // The limit of the queue is for new calls: this one was admitted before, and repeated calls are rare. A worker
-        // may have died of it, so it travels alone: no other call is to die with it.
+        // The limit of the queue is for new calls. This call was admitted before, and repeated calls are rare. A worker
+        // may have died of it, so it travels alone: no other call should die with it.
         let submitted = self.pool.submit_alone(call, QueueLimit::Waived);
         submitted.map_err(|_| again.attempts.give_up(NoRetry::Refused))?;
         self.queued_at = Instant::now();

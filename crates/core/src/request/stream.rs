@@ -1,7 +1,7 @@
-//! A call that answers with many values.
+//! Calls that answer with many values.
 //!
-//! Backpressure by credit: the worker may send so many items and so many bytes ahead, and gets more as they are read, so
-//! that a slow reader slows the generator and memory stays flat, whatever the size of an item.
+//! Credit provides backpressure: the worker may send a number of items and bytes in advance, and gets more as they are
+//! read. A slow reader therefore slows the generator down, and memory stays flat, whatever the size of an item.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::call::{CallError, Portion};
 use crate::pool::Pool;
 use crate::value::{Encoded, ValueError};
 
-/// How much a worker may send ahead, unless the caller says otherwise.
+/// How much a worker may send in advance, unless the caller sets it.
 const CREDIT: Portion = Portion { items: 1024, bytes: 4 * 1024 * 1024 };
 
 /// A stream that is about to be opened with [`StreamBuilder::open`].
@@ -42,20 +42,20 @@ impl<T> StreamBuilder<T> {
 
     common_options!();
 
-    /// How many items the worker may send ahead of the reader; 1024 unless this is said.
+    /// Sets how many items the worker may send ahead of the reader. The default is 1024.
     pub fn credit(mut self, items: u32) -> Self {
         self.options.extras().stream.get_or_insert(CREDIT).items = items.max(1);
         self
     }
 
-    /// How many bytes the worker may send ahead of the reader; 4 MiB unless this is said. What is unread exceeds it by
-    /// less than one item: an item that is larger passes, alone.
+    /// Sets how many bytes the worker may send ahead of the reader. The default is 4 MiB. The unread bytes exceed it by
+    /// less than one item, so a larger item passes, alone.
     pub fn credit_bytes(mut self, bytes: u64) -> Self {
         self.options.extras().stream.get_or_insert(CREDIT).bytes = bytes.max(1);
         self
     }
 
-    /// Opens it. Dropping the stream cancels the call.
+    /// Opens the stream. Dropping the stream cancels the call.
     pub fn open(mut self) -> Result<CallStream<T>, CallError> {
         let credit = self.options.extras().stream.unwrap_or(CREDIT);
         let waiting = self.options.begin(self.input)?;
@@ -77,7 +77,7 @@ enum StreamState {
 
 enum StreamEnding {
     Over(Option<CallError>),
-    /// Its worker was lost before the first item, and it is made again.
+    /// The worker was lost before the first item, and the call is made again.
     Again(PendingCall),
 }
 
@@ -87,13 +87,13 @@ pub struct CallStream<T> {
     timer: Pin<Box<Sleep>>,
     state: StreamState,
     credit: Portion,
-    /// What was read since credit was last granted.
+    /// The amount that was read since credit was last granted.
     read: Portion,
     value: PhantomData<fn() -> T>,
 }
 
 impl<T> CallStream<T> {
-    /// The progress that the worker has told since this was last asked.
+    /// Returns the latest progress, if the worker has reported any since the last call of this function.
     pub fn take_progress(&self) -> Option<Progress> {
         match &self.state {
             StreamState::Open(waiting) => waiting.take_progress(),

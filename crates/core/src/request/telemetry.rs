@@ -1,4 +1,5 @@
-//! What is told of a call: its trace goes with it, its span lasts as long as it does, and its end is an event.
+//! The trace, the span and the events of a call. The trace travels with the call, the span lasts as long as the call,
+//! and the end of the call is an event.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::queue::AdmissionPermit;
 use crate::telemetry::{self, Event, Level, TraceContext, TraceError, emit, emit_with, is_heard};
 
 impl CallOptions {
-    /// The span of the call, if anybody collects spans.
+    /// Creates the span of the call, if spans are collected.
     pub(super) fn span(&self, pool: &pool::PoolInner) -> Span {
         tracing::debug_span!(
             target: "snakepit",
@@ -27,7 +28,7 @@ impl CallOptions {
         )
     }
 
-    /// Finds out which trace the call belongs to: what its caller has said, or what it is made inside of.
+    /// Determines which trace the call belongs to: the one that its caller set, or the one in which it is made.
     pub(super) fn note_trace(&mut self, span: &Span) -> Result<(), CallError> {
         let said = self.trace_headers().map_err(|source| {
             let command = self.command.name.to_string();
@@ -45,14 +46,14 @@ impl CallOptions {
         let Some(said) = self.extras.as_mut().and_then(|extras| extras.trace_headers.take()) else {
             return Ok(None);
         };
-        // A state without a parent means nothing, by the W3C's rules.
+        // By the W3C's rules, a state without a parent means nothing.
         let Some(parent) = &said.parent else { return Ok(None) };
         let context = TraceContext::new(parent)?;
         said.state.as_deref().map_or(Ok(context.clone()), |state| context.with_state(state)).map(Some)
     }
 }
 
-/// A call that was not let in.
+/// Emits the event of a call that was not admitted.
 pub(super) fn tell_refusal(pool: &pool::PoolInner, command: &PoolCommand, error: &CallError) {
     emit_with(Level::Debug, || {
         let (pool, command) = (Arc::clone(&pool.name), Arc::clone(&command.name));
@@ -63,7 +64,7 @@ pub(super) fn tell_refusal(pool: &pool::PoolInner, command: &PoolCommand, error:
     });
 }
 
-/// A call that its pool did not take.
+/// Settles a call that its pool did not take, and returns the error.
 pub(super) fn refused(
     pool: &pool::PoolInner,
     command: &PoolCommand,
@@ -132,7 +133,7 @@ impl PendingCall {
         });
     }
 
-    /// How long it waited for a worker, the last time; all the time if it got none.
+    /// Returns how long the last attempt waited for a worker, or how long it has waited so far if it got none.
     fn waited(&self) -> std::time::Duration {
         match self.state.placed_at() {
             Some(placed) => placed.saturating_duration_since(self.queued_at),

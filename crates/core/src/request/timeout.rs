@@ -1,4 +1,4 @@
-//! A call whose time is over: what its caller is told, and how it is given up.
+//! Calls that ran out of time: the error that the caller gets, and how the call is given up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::call::{CallError, CallId};
 use crate::pool;
 use crate::worker::abandon;
 
-/// A call that came to no end in time.
+/// A call that did not end in time.
 pub(crate) enum LateCall {
     Queued(CallError),
     Running(TimedOutCall),
@@ -23,10 +23,10 @@ impl LateCall {
     }
 }
 
-/// What is said in the place of the stack of a worker that could not tell it.
+/// Shown in place of the stack of a worker that is stopped and cannot report it.
 const STOPPED: &str = "  (the worker is stopped by a signal or a debugger; SIGCONT lets it go on)";
 
-/// A call whose time is up at its worker: asks where it is stuck, then cancels it.
+/// A call that ran out of time at its worker. It asks the worker where it is stuck, then cancels the call.
 pub(crate) struct TimedOutCall {
     pub(super) pool: Arc<pool::PoolInner>,
     pub(super) call: CallId,
@@ -51,7 +51,7 @@ impl TimedOutCall {
         });
         let degraded = self.pool.degraded();
         CallError::Timeout { command: self.command.clone(), after: self.after, stack, output, degraded }
-        // Dropped here, it is given up.
+        // Dropping `self` here gives the call up.
     }
 }
 

@@ -8,7 +8,7 @@ use crate::call::answer::CallState;
 use crate::pool;
 use crate::queue::Location;
 
-/// Withdraws a call from the queue, as long as no worker has it.
+/// A handle that withdraws a call from the queue while no worker has it.
 pub struct Withdrawal {
     pool: Arc<pool::PoolInner>,
     state: Arc<CallState>,
@@ -21,19 +21,19 @@ impl fmt::Debug for Withdrawal {
 }
 
 impl PendingCall {
-    /// How to withdraw this call. A call that is retried is withdrawn only in its first attempt.
+    /// Returns a handle that withdraws this call. A call that is retried can be withdrawn only in its first attempt.
     pub fn withdrawal(&self) -> Withdrawal {
         Withdrawal { pool: Arc::clone(&self.pool), state: Arc::clone(&self.state) }
     }
 
-    /// The name of its command.
+    /// Returns the name of the command.
     pub fn command_name(&self) -> &str {
         &self.command.name
     }
 }
 
 impl Withdrawal {
-    /// Withdraws the call. False if the call is not in the queue: it has ended, or a worker has it.
+    /// Withdraws the call. Returns `false` if the call is not in the queue, because it has ended or a worker has it.
     pub fn withdraw(&self) -> bool {
         match self.pool.withdraw_or_locate(&self.state) {
             // Dropping the call answers it.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Worker;
 
-/// See the module.
+/// The number of calls that a worker, or all workers of a pool, hold.
 #[derive(Debug, Default)]
 pub(crate) struct HeldCount {
     /// The number of calls. A batch counts as one.

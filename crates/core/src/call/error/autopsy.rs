@@ -7,22 +7,22 @@ use std::time::Duration;
 use crate::custody::{Exit, ExitStatus, Pid, WorkerId};
 use snakepit_policy::quarantine::DeathRecord;
 
-/// How many lines of a stack are shown.
+/// The number of lines that are shown of a stack.
 const SHOWN_LINES: usize = 30;
 
-/// The most that is kept of one autopsy's texts, in bytes.
+/// The number of bytes that are kept of the texts of one autopsy.
 const KEPT_TEXT: usize = 4096;
-/// The most that is kept of one of its lines, in bytes.
+/// The number of bytes that are kept of one line.
 const KEPT_LINE: usize = 1024;
 
-/// Whether the kernel killed a worker for want of memory.
+/// Whether the kernel killed a worker because memory ran out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It did.
+    /// The kernel killed it.
     Yes,
-    /// It did not.
+    /// The kernel did not kill it.
     No,
-    /// Nobody can tell: the process was killed, and neither the kernel log nor a count of its cgroup can be read.
+    /// The process was killed, but neither the kernel log nor the counters of its cgroup can be read.
     Unknown,
 }
 
@@ -42,24 +42,25 @@ impl fmt::Display for Verdict {
 pub struct Autopsy {
     /// The worker.
     pub worker: WorkerId,
-    /// Its process, if it was one.
+    /// The process of the worker, if the worker was a process.
     pub pid: Option<Pid>,
-    /// How its process ended, if that could be seen in time.
+    /// How the process ended, if that was seen in time.
     pub exit: Option<Exit>,
-    /// Why we ended it, if we did.
+    /// Why Snakepit ended the worker, if it did.
     pub fault: Option<String>,
-    /// Whether the kernel killed it for want of memory.
+    /// Whether the kernel killed the worker because memory ran out.
     pub oom: Verdict,
-    /// The most memory that it had, in bytes, as far as it is known.
+    /// The most resident memory that the worker had, in bytes, if known.
     pub rss: Option<u64>,
-    /// How long it had served.
+    /// How long the worker had served.
     pub age: Duration,
-    /// How many calls it had been given.
+    /// The number of calls that the worker had been given.
     pub calls: u64,
-    /// What it printed in the call that it died in, as [`CallError::Timeout`](crate::CallError::Timeout) has it.
+    /// What the worker printed during the call in which it died, as in
+    /// [`CallError::Timeout`](crate::CallError::Timeout).
     pub output: Vec<String>,
-    /// Where its code was, if it could still be asked or told by itself: of a Python worker the stacks of its threads, the
-    /// one that crashed first.
+    /// Where the worker's code was, if the worker answered or reported it on its own. For a Python worker: the stacks
+    /// of its threads, the crashed one first.
     pub stack: Option<String>,
 }
 
@@ -90,13 +91,14 @@ impl fmt::Display for Autopsy {
 }
 
 impl Autopsy {
-    /// How it ended, without anything that another worker would not have in common with it.
+    /// Describes how the worker ended, in words that fit every worker that ends in the same way.
     fn ending(&self) -> String {
         self.told(self.fault.as_deref())
     }
 
-    /// The same, whatever was seen first: on a busy machine a socket breaks long before its process is seen to end, and is
-    /// then what the worker was ended for.
+    /// Describes how the worker ended, whatever was noticed first. On a busy machine, the host sees a broken socket
+    /// long before it sees that the process has ended. The broken socket is then the fault for which the worker was
+    /// ended.
     pub fn own_ending(&self) -> String {
         use rustix::process::Signal;
         let by_itself = match self.exit.map(|exit| exit.status) {
@@ -122,7 +124,7 @@ impl Autopsy {
         }
     }
 
-    /// Only of SIGKILL one wonders.
+    /// Says whether memory ran out, which is a question only for SIGKILL.
     fn memory_verdict(&self, signal: i32) -> &'static str {
         if signal != rustix::process::Signal::KILL.as_raw() {
             return "";
@@ -147,7 +149,7 @@ impl DeathRecord for Autopsy {
         if text <= KEPT_TEXT {
             return Arc::clone(self);
         }
-        // The fault has a line's room, and so has a stack.
+        // The fault and the stack each get the room of one line.
         let mut room = KEPT_TEXT - KEPT_LINE * (1 + stack.iter().count());
         let mut output = Vec::new();
         for line in self.output.iter().rev() {
@@ -192,7 +194,7 @@ fn signal_name(signal: i32) -> String {
     name.to_owned()
 }
 
-/// The autopsy of a worker that crashed in its first call.
+/// Returns the autopsy of a worker that crashed in its first call.
 #[cfg(test)]
 pub(crate) fn crash() -> Autopsy {
     let status = ExitStatus::Signal(rustix::process::Signal::SEGV.as_raw());

@@ -1,18 +1,19 @@
-//! Errors of workers, read and cut to a size that a host can keep and show, whatever the worker sent.
+//! Reads the errors of workers, and cuts them to a size that a host can keep and show.
 
 use super::{RemoteError, RemoteErrorKind};
 use crate::value::Encoded;
 
-/// What an error may take once it is decoded.
+/// The memory that a decoded error may take, in bytes.
 const MEMORY: usize = 16 << 20;
-/// So much is kept of one text, and so much of all texts of an error and its causes.
+/// The number of bytes that are kept of one text.
 const TEXT: usize = 64 * 1024;
+/// The number of bytes that are kept of all texts of an error and its causes.
 const ALL_TEXTS: usize = 256 * 1024;
-/// So many notes, or names, are kept.
+/// The number of notes, and of names, that are kept.
 const ENTRIES: usize = 100;
 
 impl RemoteError {
-    /// The error that a worker sent, or the one that says why it cannot be read.
+    /// Decodes the error that a worker sent, or returns an error that says why it cannot be read.
     pub fn read(error: &Encoded) -> Self {
         let unreadable = |why| {
             let message = format!("the worker failed, with an error that cannot be read: {why}");
@@ -21,7 +22,7 @@ impl RemoteError {
         error.decode_within::<Self>(MEMORY).map_or_else(unreadable, Self::bounded)
     }
 
-    /// The same error, with texts that are not too long.
+    /// Cuts the texts of the error and its causes to their limits.
     pub fn bounded(mut self) -> Self {
         let mut left = ALL_TEXTS;
         let mut next = Some(&mut self);
@@ -51,7 +52,7 @@ impl RemoteError {
     }
 }
 
-/// Keeps both ends of a text that is too long: a traceback says most in its last lines.
+/// Keeps both ends of a text that is too long, because the last lines of a traceback say most.
 fn cut(text: &mut String, left: &mut usize) {
     let room = TEXT.min(*left);
     if text.len() > room {
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_error_that_costs_too_much_says_so() {
-        // A list of as many notes as there are bytes: each becomes a `String`.
+        // Each byte of the list is a note, and each note becomes a `String`.
         let mut bytes = b"\x82\xa4kind\xa1x\xa5notes\xdd".to_vec();
         bytes.extend((2u32 << 20).to_be_bytes());
         bytes.resize(bytes.len() + (2 << 20), 0xa0);

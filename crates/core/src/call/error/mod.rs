@@ -1,4 +1,4 @@
-//! Why a call failed, in words that name the thing, the place and the way out.
+//! Why a call failed. Each error names the thing, the place and the way out.
 
 pub(crate) mod autopsy;
 mod limits;
@@ -19,7 +19,7 @@ use snakepit_policy::{Fingerprint, NoRetry};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The worker answered with an error: its code raised, or the call did not fit the command.
+    /// The worker answered with an error: its code raised an exception, or the call does not fit the command.
     #[error("{0}")]
     Remote(Box<RemoteError>),
     /// The worker died, or had to be ended, while it had the call.
@@ -29,13 +29,13 @@ pub enum CallError {
     WorkerDied {
         /// The call.
         call: CallId,
-        /// Its command.
+        /// The command of the call.
         command: String,
         /// What is known about the death.
         autopsy: Box<Autopsy>,
-        /// How often it was made.
+        /// The number of attempts.
         attempts: u32,
-        /// Why it was not made again, if it is idempotent.
+        /// Why the call was not repeated, if it is idempotent.
         no_retry: Option<NoRetry>,
         /// Why the pool is degraded, if it is.
         degraded: Option<Arc<str>>,
@@ -47,12 +47,14 @@ pub enum CallError {
     Timeout {
         /// The command.
         command: String,
-        /// The time that it had.
+        /// The time that the call had.
         after: Duration,
-        /// Where the worker was, if it could tell: the coroutine of this call, if it is one, and then its threads.
+        /// Where the worker was, if it could say: the coroutine of this call, if it is one, and then the worker's
+        /// threads.
         stack: Option<String>,
-        /// What the worker printed in this call: the first lines, the last ones, and those that say why something failed,
-        /// with a line that counts what is left out. If it printed nothing, what came before, and a line that says so.
+        /// What the worker printed during this call: the first lines, the last lines, the lines that say why something
+        /// failed, and a line that counts the lines left out. If the worker printed nothing, the lines from before the
+        /// call, and a line that says so.
         output: Vec<String>,
         /// Why the pool is degraded, if it is.
         degraded: Option<Arc<str>>,
@@ -67,9 +69,9 @@ pub enum CallError {
         pool: String,
         /// The command.
         command: String,
-        /// How long it waited.
+        /// How long the call waited.
         after: Duration,
-        /// How many others wait.
+        /// The number of other calls that wait.
         depth: usize,
         /// Why the pool is degraded, if it is.
         degraded: Option<Arc<str>>,
@@ -82,7 +84,7 @@ pub enum CallError {
     Saturated {
         /// The pool.
         pool: String,
-        /// How many wait.
+        /// The number of calls that wait.
         depth: usize,
         /// Why the pool is degraded, if it is.
         degraded: Option<Arc<str>>,
@@ -107,28 +109,28 @@ pub enum CallError {
         /// The worker that is gone.
         worker: String,
     },
-    /// There are too many sessions.
+    /// The pool has too many sessions.
     #[error("pool {pool} has {limit} sessions, and no more are taken: end some, or raise max_sessions")]
     TooManySessions {
         /// The pool.
         pool: String,
-        /// How many there may be.
+        /// The largest number of sessions.
         limit: usize,
     },
-    /// Calls wait for one another too deeply.
+    /// Too many calls wait for one another.
     #[error("refused, because {depth} calls wait for one another: {cycle}")]
     Cycle {
-        /// How many.
+        /// The number of calls.
         depth: usize,
-        /// Who waits for whom.
+        /// Which call waits for which.
         cycle: String,
     },
-    /// There is no such pool.
+    /// No pool has this name.
     #[error("there is no pool {name}; there is {known}")]
     NoSuchPool {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// What there is.
+        /// The names of the pools that exist.
         known: String,
     },
     /// The pool has no worker, and could not start one.
@@ -136,7 +138,7 @@ pub enum CallError {
     NoWorkers {
         /// The pool.
         pool: String,
-        /// Why the last one could not be started.
+        /// Why the pool has no worker, such as the error of its last start.
         reason: String,
         /// Why the pool is degraded, if it is.
         degraded: Option<Arc<str>>,
@@ -147,14 +149,14 @@ pub enum CallError {
         .autopsies.len(), listed(.autopsies)
     )]
     Quarantined {
-        /// Its command.
+        /// The command of the call.
         command: String,
-        /// By which it is released, with [`Pool::release`](crate::Pool::release).
+        /// The fingerprint that releases the call, with [`Pool::release`](crate::Pool::release).
         fingerprint: Fingerprint,
-        /// How they died, the last one last.
+        /// The deaths of the workers, the last one last.
         autopsies: Vec<Arc<Autopsy>>,
     },
-    /// Too many of the last calls lost their workers or their time.
+    /// Too many of the last calls lost their worker or ran out of time.
     #[error(
         "pool {pool}: {} refused, because too many of the last ones lost their workers or their time: try again in {retry_in:?}",
         shown_scope(.command.as_deref())
@@ -162,9 +164,9 @@ pub enum CallError {
     CircuitOpen {
         /// The pool.
         pool: String,
-        /// The command, if its calls are refused and not all of the pool.
+        /// The command, if only its calls are rejected. `None` if all calls of the pool are.
         command: Option<String>,
-        /// When another call may be let in.
+        /// The time until another call may be admitted.
         retry_in: Duration,
     },
     /// The arguments cannot be sent.
@@ -172,16 +174,16 @@ pub enum CallError {
     Arguments {
         /// The command.
         command: String,
-        /// Where in them, and why.
+        /// The place in the arguments, and the reason.
         #[source]
         source: ValueError,
     },
-    /// What was said about its trace is none.
+    /// The trace context of the call is invalid.
     #[error("{command} is not called with a trace context that is none")]
     Trace {
         /// The command.
         command: String,
-        /// What is wrong with it.
+        /// What is wrong with the trace context.
         #[source]
         source: TraceError,
     },
@@ -190,7 +192,7 @@ pub enum CallError {
     Result {
         /// The command.
         command: String,
-        /// Where in it, and why.
+        /// The place in the result, and the reason.
         #[source]
         source: ValueError,
     },
@@ -203,7 +205,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Its name, as policies match it: that of its variant, or the type of an error of the worker.
+    /// Returns the name that policies match: the name of the variant, or the type of a worker's error.
     pub fn name(&self) -> &str {
         match self {
             Self::Remote(error) => error.type_name.as_deref().unwrap_or(error.kind.as_str()),
@@ -227,7 +229,7 @@ impl CallError {
         }
     }
 
-    /// Whether time ran out: in the queue, at the worker, or by the worker's own judgement.
+    /// Reports whether time ran out: in the queue, at the worker, or by the worker's own judgement.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Remote(error) => error.kind == RemoteErrorKind::Deadline,
@@ -236,12 +238,12 @@ impl CallError {
         }
     }
 
-    /// Whether the worker died, or had to be ended, while it had the call.
+    /// Reports whether the worker died, or had to be ended, while it had the call.
     pub fn worker_died(&self) -> bool {
         matches!(self, Self::WorkerDied { .. })
     }
 
-    /// Whether the command may have begun. If not, the call has changed nothing, and making it again is safe.
+    /// Reports whether the command may have begun. If not, the call has changed nothing and can safely be repeated.
     pub fn was_started(&self) -> bool {
         match self.class() {
             ErrorClass::Answered | ErrorClass::Died | ErrorClass::TimedOut | ErrorClass::Cancelled => {
@@ -255,12 +257,14 @@ impl CallError {
         }
     }
 
-    /// Whether the command has surely not begun, and the same call may succeed later: nothing is wrong with the call itself.
+    /// Reports whether the same call may succeed later: the command has certainly not begun, and nothing is wrong with
+    /// the call itself.
     pub fn is_retryable(&self) -> bool {
         self.retry_after().is_some()
     }
 
-    /// When the call is worth making again, if it [is](CallError::is_retryable): zero if nobody knows.
+    /// Returns how long to wait before you repeat a call that is [retryable](CallError::is_retryable). Zero means that
+    /// the time is unknown.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -288,7 +292,8 @@ impl CallError {
         }
     }
 
-    /// What retries, the circuit breaker, the counters of a pool, loops and evaluations tell errors apart by.
+    /// Returns the class by which retries, the circuit breaker, a pool's counters, loops and evaluations distinguish
+    /// errors.
     pub(crate) fn class(&self) -> ErrorClass {
         match self {
             Self::Remote(_) | Self::Result { .. } => ErrorClass::Answered,
@@ -310,7 +315,7 @@ impl CallError {
         }
     }
 
-    /// The worker's own error, if that is what this is.
+    /// Returns the worker's own error, if this is one.
     pub fn remote(&self) -> Option<&RemoteError> {
         match self {
             Self::Remote(error) => Some(error),
@@ -318,7 +323,7 @@ impl CallError {
         }
     }
 
-    /// What is known about the worker's death, if that is what this is.
+    /// Returns what is known about the worker's death, if the worker died.
     pub fn autopsy(&self) -> Option<&Autopsy> {
         match self {
             Self::WorkerDied { autopsy, .. } => Some(autopsy),
@@ -327,7 +332,7 @@ impl CallError {
     }
 }
 
-/// What errors of calls have in common.
+/// What an error of a call means, independent of its details.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ErrorClass {
     /// A worker answered.
@@ -338,22 +343,22 @@ pub(crate) enum ErrorClass {
     TimedOut,
     /// No worker took the call.
     Unserved,
-    /// Too many others waited.
+    /// Too many other calls waited.
     Saturated,
-    /// Refused for now.
+    /// Rejected for now.
     Later,
-    /// Refused, today and tomorrow.
+    /// Rejected for good.
     Refused,
-    /// Given up by the caller.
+    /// The caller gave up the call.
     Cancelled,
     /// The pool stopped.
     Stopped,
 }
 
-/// What is said of a pool whose workers fail again and again.
+/// What an error adds about a pool whose workers keep failing.
 const DEGRADED: &str = ", and is degraded, for they fail again and again";
 
-/// The first line of why a pool is degraded; the others may be what a worker has printed.
+/// Shows the first line of the reason why a pool is degraded. Further lines may be output of a worker.
 fn shown_degraded(reason: Option<&str>) -> String {
     reason.map_or_else(String::new, |reason| {
         let first = reason.lines().next().unwrap_or_default();

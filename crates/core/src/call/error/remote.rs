@@ -1,4 +1,4 @@
-//! The error of a worker or of a tool, as spec/wire.md has it.
+//! Errors of workers and tools, as described in spec/wire.md.
 
 use std::fmt;
 
@@ -6,39 +6,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::harmless;
 
-/// An error as a worker (or a tool) tells it: an exception with its causes, or a call that did not fit.
+/// An error that a worker or a tool reports: an exception with its causes, or a call that does not fit the command.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RemoteError {
-    /// What kind of error it is.
+    /// The kind of the error.
     pub kind: RemoteErrorKind,
-    /// The exception's type.
+    /// The type of the exception.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
-    /// Its message.
+    /// The message of the error.
     pub message: String,
-    /// Where it was raised.
+    /// The place where the exception was raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
-    /// What caused it.
+    /// The error that caused this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Box<RemoteError>>,
-    /// Notes that were added to it.
+    /// The notes that were added to the exception.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Commands with names like the unknown one.
+    /// The commands whose names resemble the unknown one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<String>,
-    /// Which argument is wrong.
+    /// The argument that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<String>,
-    /// Where inside the value.
+    /// The place inside the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
 impl RemoteError {
-    /// An error with nothing but a kind and a message.
+    /// Creates an error with only a kind and a message.
     ///
     /// ```
     /// use snakepit::call::RemoteErrorKind;
@@ -51,24 +51,24 @@ impl RemoteError {
         Self { kind: kind.into(), message: message.into(), ..Self::default() }
     }
 
-    /// The error of a call that was made without `stream`, of a command that streams.
+    /// Creates the error of a streaming command that was called without `stream`.
     pub fn streaming(command: &str) -> Self {
         Self::new(RemoteErrorKind::Streaming, format!("{command} streams its answer; call it as a stream"))
     }
 
-    /// Whether the command's code has run: with other errors, the call did not get so far.
+    /// Reports whether the command's code has run. With an error of another kind, the call did not get that far.
     pub(crate) fn has_run(&self) -> bool {
         use RemoteErrorKind::{BadValue, Deadline, Exception};
         matches!(self.kind, Exception | BadValue | Deadline)
     }
 
-    /// Whether the command's code may have run: only some kinds rule it out.
+    /// Reports whether the command's code may have run. Only some kinds rule that out.
     pub(super) fn may_have_run(&self) -> bool {
         use RemoteErrorKind::{BadArgument, Refused, Start, UnknownCommand};
         !matches!(self.kind, BadArgument | Refused | Start | UnknownCommand)
     }
 
-    /// The error and its causes, the outermost first.
+    /// Iterates over the error and its causes, the outermost first.
     pub fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |error| error.cause.as_deref())
     }
@@ -90,15 +90,15 @@ impl std::error::Error for RemoteError {
     }
 }
 
-/// What kind of error a worker or a tool reports, as `spec/wire.md` lists them.
+/// The kind of an error that a worker or a tool reports, as listed in `spec/wire.md`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 #[non_exhaustive]
 pub enum RemoteErrorKind {
-    /// The command raised.
+    /// The command raised an exception.
     #[default]
     Exception,
-    /// There is no such command.
+    /// The command does not exist.
     UnknownCommand,
     /// The arguments do not fit the command.
     BadArgument,
@@ -106,13 +106,13 @@ pub enum RemoteErrorKind {
     BadValue,
     /// A message cannot be read.
     BadPayload,
-    /// The command streams, and was not called as a stream.
+    /// The command streams, but was not called as a stream.
     Streaming,
     /// The call was cancelled.
     Cancelled,
-    /// The time of the call was over.
+    /// The call ran out of time.
     Deadline,
-    /// The worker, or the host, does not take the call.
+    /// The worker or the host does not accept the call.
     Refused,
     /// The worker cannot start.
     Start,
@@ -134,7 +134,7 @@ impl RemoteErrorKind {
         Self::Start,
     ];
 
-    /// The kind as it travels.
+    /// Returns the kind, as written on the wire.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Exception => "exception",
@@ -153,7 +153,7 @@ impl RemoteErrorKind {
 }
 
 impl From<String> for RemoteErrorKind {
-    /// An error without a kind is an exception.
+    /// Reads a kind. An empty text means an exception.
     fn from(kind: String) -> Self {
         if kind.is_empty() {
             return Self::default();

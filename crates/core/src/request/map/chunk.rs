@@ -1,10 +1,13 @@
-//! Some inputs of a map, which travel together: sent, answered each by itself, and sent again as far as they may be.
+//! A chunk of a map: inputs that travel together. Each has its own outcome, and lost inputs are sent again if they may
+//! be.
 //!
-//! A frame counts as one call where retries are paid for: it is about as much work. What was lost with it is sent
-//! again in two frames, the input that its worker died of alone, so that the others do not die of it again.
+//! The retry budget counts a frame as one call, because it is about as much work. Inputs that were lost with a frame
+//! are sent again in two frames. The input that the worker died of goes alone, so that the others do not die of it
+//! again.
 //!
-//! A batch command is given its inputs as lists, and nobody knows which of a list its worker died of. So each of them is
-//! sent once more by itself, as the command allows: that is no retry yet. What is lost alone is lost as any other.
+//! A batch command gets its inputs as lists, and it is unknown which input of a list the worker died of. So each input
+//! is sent once more alone, which a batch command must allow. That is not a retry yet. An input that is lost alone is
+//! treated like any other lost call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,10 +30,10 @@ use crate::value::{Encoded, ValueError};
 use snakepit_policy::NoRetry;
 use snakepit_policy::time::after;
 
-/// How a frame ended; if it failed, how many of its inputs were started, if that is known.
+/// How a frame ended. If it failed: how many of its inputs were started, if known.
 type ChunkEnd = Result<(), (CallError, Option<usize>)>;
 
-/// What all chunks of a map have in common.
+/// What all chunks of a map share.
 pub(super) struct ChunkJob {
     pub(super) pool: Arc<pool::PoolInner>,
     pub(super) command: Arc<PoolCommand>,
@@ -41,13 +44,13 @@ pub(super) struct ChunkJob {
 }
 
 impl ChunkJob {
-    /// Whether inputs travel together. Nested calls are served inside others, one at a time.
+    /// Reports whether inputs travel together. Nested calls do not: they are served inside other calls, one at a time.
     pub(super) fn sends_many(&self) -> bool {
         let nested = self.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
         self.pool.takes_many() && !nested
     }
 
-    /// The outcomes of some inputs, in their order.
+    /// Runs the command for some inputs. Returns their outcomes in the same order.
     pub(super) async fn run<T: DeserializeOwned>(
         &self,
         inputs: Vec<Result<Encoded, ValueError>>,
@@ -76,7 +79,8 @@ impl ChunkJob {
         outcomes
     }
 
-    /// The answers that came, in the order of the inputs, how it ended, and the call that it was, if it was one.
+    /// Sends one frame. Returns the answers that came, in the order of the inputs, how the frame ended, and its call,
+    /// if it became one.
     async fn send(
         &self,
         mut inputs: Vec<Encoded>,
@@ -90,7 +94,7 @@ impl ChunkJob {
             command: Arc::clone(&self.command),
             input,
             timeout: self.timeout,
-            // It is its own queue: what has been sent is bounded, and the rest waits for it.
+            // A map is its own queue: it limits what it sends, and the rest waits in the map.
             queue_timeout: self.timeout,
             priority: self.priority,
             extras,
@@ -111,7 +115,7 @@ impl ChunkJob {
         }
     }
 
-    /// Decodes the outcomes in one part of an answer. `most` inputs wait for theirs.
+    /// Decodes the outcomes in one part of an answer. `most` is the number of inputs that still wait for one.
     fn decode<T: DeserializeOwned>(&self, part: &Encoded, most: usize) -> Vec<Result<T, CallError>> {
         let decode = |value: &Encoded| {
             let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
@@ -124,7 +128,7 @@ impl ChunkJob {
             let remote = |error| CallError::Remote(Box::new(error));
             return entries.into_iter().map(|entry| entry.0.map_err(remote)).collect();
         }
-        // Some value is not what the caller expects: decode one by one, so that the others keep their values.
+        // Some value is not what the caller expects. Decoding one by one keeps the values of the others.
         let outcomes = split(part, &self.command, most).into_iter();
         outcomes.map(|outcome| outcome.and_then(|value| decode(&value))).collect()
     }
@@ -134,25 +138,25 @@ impl ChunkJob {
 struct Chunk<'a, T> {
     job: &'a ChunkJob,
     outcomes: Vec<Option<Result<T, CallError>>>,
-    /// What is under way is in front, and stays until its end is known.
+    /// The first frame is under way, and stays here until its end is known.
     frames: VecDeque<ChunkFrame>,
-    /// The command's code has failed for an input since somebody looked.
+    /// Whether the command's code has failed for an input since the last check.
     has_failed: bool,
 }
 
 /// One input under way.
 struct ChunkInput {
-    /// Its place in the chunk.
+    /// The index of the input in the chunk.
     at: usize,
     input: Encoded,
     permit: AdmissionPermit,
 }
 
-/// Inputs that travel together.
+/// Inputs that travel together in one frame.
 struct ChunkFrame {
     inputs: Vec<ChunkInput>,
     attempts: Attempts,
-    /// When the time of its inputs began.
+    /// When the time of the inputs began.
     began: Option<Instant>,
     turn: ChunkTurn,
 }
@@ -160,21 +164,21 @@ struct ChunkFrame {
 /// Why a frame is sent.
 #[derive(Clone, Copy)]
 enum ChunkTurn {
-    /// Its inputs have their permits.
+    /// The inputs have their permits.
     Admitted,
-    /// Its input lost its worker together with others.
+    /// The input lost its worker together with others.
     Alone,
-    /// Its inputs lost their worker, and are sent again at this time.
+    /// The inputs lost their worker, and are sent again at this time.
     Again(Instant),
 }
 
 impl ChunkFrame {
-    /// A frame of inputs that were not sent before.
+    /// Creates a frame of inputs that were not sent before.
     fn of(inputs: Vec<ChunkInput>) -> Self {
         Self { inputs, attempts: Attempts::FIRST, began: None, turn: ChunkTurn::Admitted }
     }
 
-    /// A frame of other inputs that have been sent as often.
+    /// Creates a frame of other inputs that have been sent equally often.
     fn with(&self, inputs: Vec<ChunkInput>, turn: ChunkTurn) -> Self {
         Self { inputs, attempts: self.attempts.clone(), began: self.began, turn }
     }
@@ -217,7 +221,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         chunk
     }
 
-    /// Until the first frame may be sent; whether there is one.
+    /// Waits until the first frame may be sent. Returns whether there is one.
     async fn get_ready(&mut self) -> bool {
         while let Some(frame) = self.frames.front() {
             match &frame.turn {
@@ -234,7 +238,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         false
     }
 
-    /// The inputs of the first frame come in again, as far as they may.
+    /// Admits the inputs of the first frame again. An input that is rejected ends with an error.
     fn admit_again(&mut self) {
         let Some(mut frame) = self.frames.pop_front() else { return };
         let inputs = std::mem::take(&mut frame.inputs);
@@ -242,7 +246,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         for mut one in inputs {
             let refused = match &frame.turn {
                 ChunkTurn::Admitted => None,
-                // It is the same attempt, with the same permit.
+                // This is the same attempt, with the same permit.
                 ChunkTurn::Alone => {
                     pool.refuses(command, &one.input).map(|_| frame.attempts.give_up(NoRetry::Quarantined))
                 }
@@ -252,7 +256,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
                 }
             };
             match refused {
-                // On trial, and let in: it travels by itself.
+                // An input on trial travels alone.
                 None if one.permit.is_trial() && !frame.inputs.is_empty() => {
                     self.frames.push_back(frame.with(vec![one], ChunkTurn::Admitted));
                 }
@@ -263,7 +267,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         self.frames.push_front(frame);
     }
 
-    /// The first frame has ended.
+    /// Settles the inputs of the first frame, which has ended, or prepares them to be sent again.
     fn take_in(&mut self, parts: &[Encoded], end: ChunkEnd) {
         let Some(mut frame) = self.frames.pop_front() else { return };
         let all = frame.inputs.len();
@@ -285,9 +289,9 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         let failed = started.unwrap_or(all).clamp(answered.max(1), all) - answered;
         let lost: Vec<ChunkInput> = left.by_ref().take(failed).collect();
         let rest: Vec<ChunkInput> = left.collect();
-        // Of the first attempt, the time begins anew.
+        // If this was the first attempt, the time of the rest begins again.
         let rest_began = frame.began.filter(|_| !frame.attempts.is_first());
-        // What a dead worker had not started is done by another one.
+        // Another worker does what the dead one had not started.
         let rest = ChunkFrame { began: rest_began, ..frame.with(rest, ChunkTurn::Admitted) };
         match error {
             CallError::WorkerDied { .. } if all > 1 && self.job.command.gathers() => {
@@ -309,7 +313,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         }
     }
 
-    /// Inputs are lost with their worker: they are made again as far as they may be.
+    /// Prepares inputs that were lost with their worker to be sent again, or ends them with an error.
     fn lose(
         &mut self,
         frame: &ChunkFrame,

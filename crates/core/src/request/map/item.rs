@@ -1,4 +1,4 @@
-//! The outcome of one of many calls that travelled together, as it stands in the answer.
+//! The outcome of one call in the answer to calls that travelled together.
 
 use std::marker::PhantomData;
 

@@ -1,5 +1,5 @@
-//! One command over many inputs, as fast as the workers can: small inputs travel many to a frame, each with its own
-//! outcome, and inputs are taken only as fast as outcomes are read.
+//! Runs one command over many inputs, as fast as the workers can. Small inputs share a frame, and each has its own
+//! outcome. Inputs are taken only as fast as outcomes are read.
 
 mod chunk;
 mod item;
@@ -24,14 +24,14 @@ use crate::request::builder::{CallOptions, common_options};
 use crate::value::{Encoded, ValueError};
 use chunk::ChunkJob;
 
-/// How much work one frame carries, as far as it is known how long the command takes.
+/// How much work one frame carries, if it is known how long the command takes.
 const CHUNK: Duration = Duration::from_millis(4);
-/// How many bytes of inputs one frame carries at the most.
+/// The number of input bytes at which a frame is full.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 type Inputs = Box<dyn Iterator<Item = Result<Encoded, ValueError>> + Send>;
 
-/// A map that is about to begin; see [`Snakepit::map`].
+/// A map that is about to begin. See [`Snakepit::map`].
 #[must_use = "a map begins with in_order() or as_they_come()"]
 pub struct MapBuilder<T> {
     options: CallOptions,
@@ -53,19 +53,19 @@ impl<T: DeserializeOwned + Send + 'static> MapBuilder<T> {
 
     common_options!();
 
-    /// How many inputs travel together; chosen by itself unless this is said. Their outcomes are handed on together,
-    /// too: so many answers, each as long as `max_frame` allows, may be held at a time.
+    /// Sets how many inputs travel together. By default, the map chooses the number. Their outcomes are delivered
+    /// together, too, so the host may hold this many answers at a time, each as long as `max_frame` allows.
     pub fn chunk(mut self, inputs: usize) -> Self {
         self.chunk = Some(inputs.max(1));
         self
     }
 
-    /// The outcomes in the order of the inputs.
+    /// Returns the outcomes as a stream, in the order of the inputs.
     pub fn in_order(self) -> Result<MapInOrder<T>, CallError> {
         Ok(MapInOrder(Work::new(self, Running::InOrder(FuturesOrdered::new()))?))
     }
 
-    /// The outcomes as they come, each with the number of its input.
+    /// Returns the outcomes as a stream, as they come, each with the number of its input.
     pub fn as_they_come(self) -> Result<MapAsTheyCome<T>, CallError> {
         Ok(MapAsTheyCome(Work::new(self, Running::AsTheyCome(FuturesUnordered::new()))?))
     }
@@ -131,7 +131,7 @@ impl<T> Running<T> {
 struct Work<T> {
     job: Arc<ChunkJob>,
     inputs: std::iter::Fuse<Inputs>,
-    /// Taken, and not sent yet.
+    /// An input that was taken but not sent yet.
     next_input: Option<Result<Encoded, ValueError>>,
     chunk: Option<usize>,
     taken: usize,
@@ -182,11 +182,12 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
         }
     }
 
-    /// Two chunks for each worker: one that it works on, one that waits for it.
+    /// Sends two chunks for each worker: one that it works on, and one that waits for it.
     fn send_chunks(&mut self) {
         let wanted = 2 * self.job.pool.scheduler().workers().count().max(1);
         while self.running.len() < wanted {
-            // A batch command is given as many as its function takes at a time.
+            // A batch command gets as many inputs as its function takes at a time. While nothing is known about another
+            // command, chunks of one input teach enough.
             let fitting =
                 || self.job.command.batch().unwrap_or_else(|| self.job.command.estimate.fits_into(CHUNK));
             let size = self.chunk.unwrap_or_else(fitting);
@@ -199,7 +200,7 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
                 let Some(input) = self.next_input.take().or_else(|| self.inputs.next()) else { break };
                 let length = input.as_ref().map_or(0, Encoded::payload_len);
                 if length > most && !inputs.is_empty() {
-                    // A large one travels alone: together with others it might be too large.
+                    // A large input travels alone: together with others it might be too large.
                     self.next_input = Some(input);
                     break;
                 }
@@ -212,7 +213,6 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
             }
             let job = Arc::clone(&self.job);
             self.running.push(async move { (first, job.run(inputs).await) }.boxed());
-            // As long as nothing is known of the command, one chunk at a time to each place teaches enough.
         }
     }
 }
