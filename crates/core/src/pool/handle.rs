@@ -38,7 +38,7 @@ impl Pool {
         &self.shared.name
     }
 
-    /// Describes a call of a command. See [`Snakepit::call`].
+    /// Describes a call of a command. See `Snakepit::call`.
     pub fn call<T: DeserializeOwned + Send + 'static>(
         &self,
         command: &str,
@@ -47,12 +47,12 @@ impl Pool {
         CallBuilder::new(self, command, &args)
     }
 
-    /// Describes a call that answers with many values. See [`Snakepit::stream`].
+    /// Describes a call that answers with many values. See `Snakepit::stream`.
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
         StreamBuilder::new(self, command, &args)
     }
 
-    /// Describes calls of one command over many inputs. See [`Snakepit::map`].
+    /// Describes calls of one command over many inputs. See `Snakepit::map`.
     pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
     where
         T: DeserializeOwned + Send + 'static,

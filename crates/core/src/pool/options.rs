@@ -203,7 +203,7 @@ impl DerefMut for PoolOptions {
 pub struct WarmUp {
     /// The command.
     pub command: String,
-    /// Its arguments.
+    /// The arguments of the call.
     pub arguments: Result<Encoded, ValueError>,
 }
 

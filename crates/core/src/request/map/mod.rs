@@ -31,7 +31,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 
 type Inputs = Box<dyn Iterator<Item = Result<Encoded, ValueError>> + Send>;
 
-/// A map that is about to begin. See [`Snakepit::map`].
+/// A map that is about to begin. See `Snakepit::map`.
 #[must_use = "a map begins with in_order() or as_they_come()"]
 pub struct MapBuilder<T> {
     options: CallOptions,
