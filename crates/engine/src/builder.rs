@@ -60,7 +60,7 @@ pub enum EngineError {
 pub struct Builder {
     pools: Vec<PoolOptions>,
     tools: Tools,
-    custody: custody::Config,
+    custody: custody::CustodyOptions,
     logging: Logging,
 }
 
@@ -72,7 +72,7 @@ impl Builder {
     }
 
     /// Sets how processes are kept in custody.
-    pub fn custody(mut self, config: custody::Config) -> Self {
+    pub fn custody(mut self, config: custody::CustodyOptions) -> Self {
         self.custody = config;
         self
     }

@@ -3,13 +3,13 @@
 use rustix::process::Signal;
 
 use crate::adapter::StartError;
-use crate::call::{Autopsy, Verdict};
+use crate::call::{Autopsy, OomVerdict};
 use crate::custody::ExitStatus;
 
 /// Reports whether something unrelated to the worker's code may have ended it: an operator, or the end of its keeper.
 pub(super) fn died_from_outside(autopsy: &Autopsy) -> bool {
     let status = autopsy.exit.map(|exit| exit.status);
-    autopsy.fault.is_none() && autopsy.oom != Verdict::Yes && status.is_some_and(is_from_outside)
+    autopsy.fault.is_none() && autopsy.oom != OomVerdict::Yes && status.is_some_and(is_from_outside)
 }
 
 /// Like `died_from_outside`, for a worker that did not become ready.

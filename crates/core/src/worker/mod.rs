@@ -23,7 +23,7 @@ use rustix::process::Signal;
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::Instant;
 
-pub(crate) use crate::call::{Autopsy, Verdict};
+pub(crate) use crate::call::{Autopsy, OomVerdict};
 pub(crate) use cancel::abandon;
 pub(crate) use end::{EndTimes, GOODBYE, WorkerEnding, process_ended, tend};
 pub(crate) use held_count::HeldCount;
@@ -323,8 +323,8 @@ impl Worker {
         let exit = process.and_then(custody::WorkerProcess::try_wait);
         let signal = signal_of(exit);
         let oom = match (exit, signal) {
-            (None, _) | (_, Some(Signal::KILL)) => Verdict::Unknown,
-            (Some(_), _) => Verdict::No,
+            (None, _) | (_, Some(Signal::KILL)) => OomVerdict::Unknown,
+            (Some(_), _) => OomVerdict::No,
         };
         let (output, stack) = self.printed_since(self.output.begun(), signal);
         let most = exit.map_or(0, |exit| exit.max_rss_kib * 1024);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::Signal;
 
-use super::{Autopsy, Verdict, Worker};
+use super::{Autopsy, OomVerdict, Worker};
 use crate::adapter::Reason;
 use crate::call::PoolCommand;
 use crate::custody::ExitStatus;
@@ -102,10 +102,10 @@ fn blame(reason: &Reason, autopsy: &Autopsy) -> Option<Blame> {
     }
 }
 
-fn blame_of_signal(signal: i32, oom: Verdict) -> Blame {
+fn blame_of_signal(signal: i32, oom: OomVerdict) -> Blame {
     match Signal::from_named_raw(signal) {
         // The kernel kills the process that has the most memory.
-        Some(Signal::KILL) if oom == Verdict::Yes => Blame::Own,
+        Some(Signal::KILL) if oom == OomVerdict::Yes => Blame::Own,
         // Signals that people and programs send to end other processes.
         Some(Signal::KILL | Signal::TERM | Signal::INT | Signal::HUP | Signal::QUIT) => Blame::Perhaps,
         Some(_) | None => Blame::Own,
@@ -125,7 +125,7 @@ mod tests {
     use crate::call::crash;
     use crate::custody::Exit;
 
-    fn died(status: ExitStatus, oom: Verdict) -> Option<Blame> {
+    fn died(status: ExitStatus, oom: OomVerdict) -> Option<Blame> {
         let exit = Exit { status, max_rss_kib: 0, user_time: Duration::ZERO, system_time: Duration::ZERO };
         blame(&Reason::Died, &Autopsy { exit: Some(exit), oom, ..crash() })
     }
@@ -135,14 +135,14 @@ mod tests {
         let signal = |signal: Signal| ExitStatus::Signal(signal.as_raw());
         let own = [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::PIPE, Signal::XCPU];
         for status in own.map(signal).into_iter().chain([ExitStatus::Code(0), ExitStatus::Code(3)]) {
-            assert_eq!(died(status, Verdict::No), Some(Blame::Own), "{status}");
+            assert_eq!(died(status, OomVerdict::No), Some(Blame::Own), "{status}");
         }
         let outside = [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
         for status in outside.map(signal).into_iter().chain([ExitStatus::Lost]) {
-            assert_eq!(died(status, Verdict::No), Some(Blame::Perhaps), "{status}");
+            assert_eq!(died(status, OomVerdict::No), Some(Blame::Perhaps), "{status}");
         }
-        assert_eq!(died(signal(Signal::KILL), Verdict::Unknown), Some(Blame::Perhaps));
-        assert_eq!(died(signal(Signal::KILL), Verdict::Yes), Some(Blame::Own), "it took too much memory");
+        assert_eq!(died(signal(Signal::KILL), OomVerdict::Unknown), Some(Blame::Perhaps));
+        assert_eq!(died(signal(Signal::KILL), OomVerdict::Yes), Some(Blame::Own), "it took too much memory");
     }
 
     #[test]

@@ -21,10 +21,10 @@ use crate::state::{RunDir, StateDir, write_records};
 use crate::stop::barrier::{self, StopScope, UnkillableProcess};
 use crate::{Pid, RunId, StopReport, WorkerId};
 
-use super::config::{Config, Containment, Tier};
 use super::event::{CustodyEvent, CustodyEvents, EventSink};
 use super::handle::OpenError;
 use super::open_runs;
+use super::options::{Containment, CustodyOptions, Tier};
 
 /// How long the keeper may take to end once all workers are gone.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct RunInner {
     pub(crate) id: RunId,
-    pub(crate) config: Config,
+    pub(crate) config: CustodyOptions,
     pub(crate) tier: Tier,
     pub(crate) scope: PidScope,
     pub(crate) state_dir: StateDir,
@@ -85,7 +85,7 @@ pub(crate) struct PendingSpawn {
 impl RunInner {
     /// Creates the run's directory and its cgroup, and records both and the host.
     pub(super) fn create(
-        config: Config,
+        config: CustodyOptions,
         tier: Tier,
         scope: PidScope,
         state_dir: StateDir,

@@ -64,7 +64,7 @@ const RUNS: &str = "runs";
 /// How often a directory is created again if another process removes it before it is locked.
 const ATTEMPTS: u32 = 10;
 
-/// Returns the state directory for `Config::state_dir: None`: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root,
+/// Returns the state directory for `CustodyOptions::state_dir: None`: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root,
 /// else the XDG state directory.
 pub fn default_state_dir() -> Result<PathBuf, StateError> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use snakepit::adapter::announce::{self, Address, Announcement, Listens};
 use snakepit::adapter::{Adapter, Handle, Introduction, Reason, Spawner};
 use snakepit::call::Call;
-use snakepit::custody::{Command, Config, Containment, ExitStatus, WorkerProcess};
+use snakepit::custody::{Command, Containment, CustodyOptions, ExitStatus, WorkerProcess};
 use snakepit::value::Encoded;
 use snakepit::{EngineError, PoolOptions, Snakepit, StartError, args};
 
@@ -179,9 +179,11 @@ async fn a_wrapper_that_execs_is_the_worker_in_every_tier() {
     let server = r#"import os,json,time; print(json.dumps({"status":"ready","port":1,"pid":os.getpid()}), flush=True); time.sleep(1000)"#;
     for containment in support::possible([Containment::Auto, Containment::Namespace, Containment::Group]) {
         let pool = pool(format!("exec python3 -c '{server}'"));
-        let pit =
-            Pit::build_with(Snakepit::builder().pool(pool), Config { containment, ..Config::default() })
-                .await;
+        let pit = Pit::build_with(
+            Snakepit::builder().pool(pool),
+            CustodyOptions { containment, ..CustodyOptions::default() },
+        )
+        .await;
         let (_, (started, announced)) = ask(&pit).await;
         let same = started as u32 == announced;
         assert_eq!(same, containment != Containment::Namespace, "{containment:?}: {started} and {announced}");
@@ -196,9 +198,11 @@ async fn a_wrapper_that_forgets_exec_is_ended_whole_in_every_tier() {
     let server = r#"import os,json,time; print(json.dumps({"status":"ready","port":1,"pid":os.getpid()}), flush=True); time.sleep(1000)"#;
     for containment in support::possible([Containment::Auto, Containment::Namespace, Containment::Group]) {
         let pool = pool(format!("python3 -c '{server}'; echo never"));
-        let pit =
-            Pit::build_with(Snakepit::builder().pool(pool), Config { containment, ..Config::default() })
-                .await;
+        let pit = Pit::build_with(
+            Snakepit::builder().pool(pool),
+            CustodyOptions { containment, ..CustodyOptions::default() },
+        )
+        .await;
         let (_, (started, announced)) = ask(&pit).await;
         assert_ne!(started as u32, announced, "{containment:?}");
         // From our point of view: the only child of the wrapper.
@@ -219,7 +223,7 @@ async fn a_pid_of_the_host_is_none_in_a_namespace() {
         return;
     }
     let home = tempfile::tempdir().expect("a directory");
-    let custody = Config { containment: Containment::Namespace, ..config(&home) };
+    let custody = CustodyOptions { containment: Containment::Namespace, ..config(&home) };
     let program =
         format!(r#"echo '{{"status":"ready","port":1,"pid":{}}}'; exec sleep 1000"#, std::process::id());
     let started = Snakepit::builder().pool(pool(program)).custody(custody).start();

@@ -15,7 +15,7 @@ pub(crate) use oom::OomDetector;
 pub(crate) use oom::OomWatch;
 
 #[cfg(test)]
-use crate::call::Verdict;
+use crate::call::OomVerdict;
 use crate::custody::Pid;
 
 /// Whether to measure the proportional share of memory, too.

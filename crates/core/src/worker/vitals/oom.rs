@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::call::Verdict;
+use crate::call::OomVerdict;
 use crate::custody::Run;
 
 /// How many processes named by the log are remembered, including those of other programs.
@@ -58,10 +58,10 @@ impl OomDetector {
     }
 
     /// See [`OomWatch::verdict`]. Reads files, and must be called once for each death.
-    pub(crate) fn verdict(&self, pid: i32) -> Verdict {
+    pub(crate) fn verdict(&self, pid: i32) -> OomVerdict {
         match &self.0 {
             Some(watch) => watch.lock().unwrap_or_else(PoisonError::into_inner).verdict(pid),
-            None => Verdict::Unknown,
+            None => OomVerdict::Unknown,
         }
     }
 }
@@ -96,17 +96,17 @@ impl OomWatch {
     }
 
     /// Returns the verdict on a process that died of a SIGKILL that did not come from the engine.
-    pub(crate) fn verdict(&mut self, pid: i32) -> Verdict {
+    pub(crate) fn verdict(&mut self, pid: i32) -> OomVerdict {
         self.catch_up();
         let named = self.log.as_mut().and_then(|log| log.names(pid));
         match (named, &mut self.count) {
             (Some(true), count) => {
                 count.as_mut().map(Count::use_up);
-                Verdict::Yes
+                OomVerdict::Yes
             }
-            (Some(false), _) => Verdict::No,
+            (Some(false), _) => OomVerdict::No,
             (None, Some(count)) => count.use_up(),
-            (None, None) => Verdict::Unknown,
+            (None, None) => OomVerdict::Unknown,
         }
     }
 }
@@ -128,14 +128,14 @@ impl Count {
         })
     }
 
-    fn use_up(&mut self) -> Verdict {
+    fn use_up(&mut self) -> OomVerdict {
         match fs::read_to_string(&self.file).ok().as_deref().and_then(kills) {
             Some(now) if now > self.explained => {
                 self.explained += 1;
-                Verdict::Yes
+                OomVerdict::Yes
             }
-            Some(_) => Verdict::No,
-            None => Verdict::Unknown,
+            Some(_) => OomVerdict::No,
+            None => OomVerdict::Unknown,
         }
     }
 }
@@ -292,13 +292,13 @@ mod tests {
         let below = dir.path().join("run/worker");
         fs::create_dir_all(&below).expect("a group below");
         let mut watch = OomWatch::new(Some(&below)).without_log();
-        assert_eq!(watch.verdict(1), Verdict::No);
+        assert_eq!(watch.verdict(1), OomVerdict::No);
         fs::write(&events, "oom 1\noom_kill 4\n").expect("events");
-        assert_eq!(watch.verdict(1), Verdict::Yes);
-        assert_eq!(watch.verdict(2), Verdict::No);
+        assert_eq!(watch.verdict(1), OomVerdict::Yes);
+        assert_eq!(watch.verdict(2), OomVerdict::No);
         fs::remove_file(&events).expect("removed");
-        assert_eq!(watch.verdict(3), Verdict::Unknown);
-        assert_eq!(OomWatch { log: None, count: None }.verdict(4), Verdict::Unknown);
+        assert_eq!(watch.verdict(3), OomVerdict::Unknown);
+        assert_eq!(OomWatch { log: None, count: None }.verdict(4), OomVerdict::Unknown);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{OomWatch, Pss, Verdict, Vitals, proc};
-use crate::custody::{Command, Config, Exit, ExitStatus, Run, WorkerProcess};
+use super::{OomVerdict, OomWatch, Pss, Vitals, proc};
+use crate::custody::{Command, CustodyOptions, Exit, ExitStatus, Run, WorkerProcess};
 
 /// Far longer than a busy machine needs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -36,7 +36,7 @@ struct Obedient {
 impl Obedient {
     fn start() -> Self {
         let state = tempfile::tempdir().expect("a directory");
-        let config = Config { state_dir: Some(state.path().to_owned()), ..Config::default() };
+        let config = CustodyOptions { state_dir: Some(state.path().to_owned()), ..CustodyOptions::default() };
         let run = Run::open(config).expect("a run");
         let (stdin, orders) = pipe().expect("a pipe");
         let (answers, stdout) = pipe().expect("a pipe");
@@ -206,13 +206,13 @@ fn a_worker_that_the_kernel_killed_for_its_memory_is_told_from_one_that_somebody
     victim.worker.kill().expect("KILL");
     killed(&victim.worker);
     let pid = victim.worker.pid().as_raw();
-    assert_eq!((both.verdict(pid), counting.verdict(pid)), (Verdict::No, Verdict::No));
+    assert_eq!((both.verdict(pid), counting.verdict(pid)), (OomVerdict::No, OomVerdict::No));
 
     assert!(!greedy.tell("hoard = [bytearray(b'x' * (1 << 20)) for _ in range(400)]"), "it lives");
     killed(&greedy.worker);
     let pid = greedy.worker.pid().as_raw();
-    assert_eq!((both.verdict(pid), counting.verdict(pid)), (Verdict::Yes, Verdict::Yes));
-    assert_eq!((both.verdict(pid), counting.verdict(pid)), (Verdict::No, Verdict::No), "once only");
+    assert_eq!((both.verdict(pid), counting.verdict(pid)), (OomVerdict::Yes, OomVerdict::Yes));
+    assert_eq!((both.verdict(pid), counting.verdict(pid)), (OomVerdict::No, OomVerdict::No), "once only");
 }
 
 /// `cargo test -p snakepit-core --lib what_a_look_costs -- --ignored --nocapture`

@@ -12,10 +12,10 @@ use crate::adapters::recording::Recording;
 use crate::adapters::test_engine::{
     SOON, TestEngine, chain, has_line, noted, plan, runs_in, soon, text, until,
 };
-use crate::adapters::{Held, Subject, Verdict, Way, needs};
+use crate::adapters::{CheckVerdict, Held, Subject, Way, needs};
 use crate::{Builder, EngineError, PoolOptions, StartError, args};
 
-pub(crate) async fn init_runs_once_and_each_worker_is_started_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn init_runs_once_and_each_worker_is_started_once(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::with(subject, |pool| pool.workers(3)).await;
     assert_eq!((engine.recording.inits(), engine.recording.starts(), engine.recording.ready()), (1, 3, 3));
     if let Err(error) = soon("the reload", engine.pool().reload()).await {
@@ -27,7 +27,7 @@ pub(crate) async fn init_runs_once_and_each_worker_is_started_once(subject: &dyn
     Held
 }
 
-pub(crate) async fn a_start_that_is_cancelled_leaves_nothing(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_start_that_is_cancelled_leaves_nothing(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Processes);
     let engine =
         TestEngine::begin(subject, Way::NeverReady, |pool| pool.worker_start_timeout(SOON * 2)).await;
@@ -62,7 +62,7 @@ async fn warm_up_began(files: &TempDir) {
 
 pub(crate) async fn a_start_that_is_cancelled_while_it_warms_up_is_terminated_once(
     subject: &dyn Subject,
-) -> Verdict {
+) -> CheckVerdict {
     let files = directory();
     let engine = TestEngine::begin(subject, Way::Ready, warms_up(&files)).await;
     warm_up_began(&files).await;
@@ -72,7 +72,7 @@ pub(crate) async fn a_start_that_is_cancelled_while_it_warms_up_is_terminated_on
     Held
 }
 
-pub(crate) async fn a_worker_that_does_not_warm_up_is_terminated_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_does_not_warm_up_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
     let started =
         TestEngine::start(subject, Way::Ready, |pool| pool.warm_up("fail", args! { message: "too cold" }));
     let Err((error, recording)) = started.await else { panic!("it serves although its warm-up failed") };
@@ -120,7 +120,9 @@ async fn drop_runtime_under(
     recording.assert_balanced();
 }
 
-pub(crate) async fn a_runtime_that_is_dropped_terminates_its_workers_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_runtime_that_is_dropped_terminates_its_workers_once(
+    subject: &dyn Subject,
+) -> CheckVerdict {
     let planned = plan(subject, Way::Ready, |pool| pool.workers(2));
     let recording = Arc::clone(&planned.1);
     drop_runtime_under(planned, async |pit| {
@@ -140,7 +142,7 @@ pub(crate) async fn a_runtime_that_is_dropped_terminates_its_workers_once(subjec
 
 pub(crate) async fn a_runtime_that_is_dropped_while_a_worker_warms_up_terminates_it_once(
     subject: &dyn Subject,
-) -> Verdict {
+) -> CheckVerdict {
     let files = Arc::new(directory());
     let planned = plan(subject, Way::Ready, warms_up(&files));
     let recording = Arc::clone(&planned.1);
@@ -152,7 +154,7 @@ pub(crate) async fn a_runtime_that_is_dropped_while_a_worker_warms_up_terminates
 
 pub(crate) async fn a_runtime_that_is_dropped_during_a_goodbye_terminates_nobody_twice(
     subject: &dyn Subject,
-) -> Verdict {
+) -> CheckVerdict {
     let planned = plan(subject, Way::Ready, |pool| pool);
     let recording = Arc::clone(&planned.1);
     let watched = Arc::clone(&planned.1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use snakepit_mailbox::{DeadReason, Message, MessageState, NackOptions, SendOptions, SettingsChange};
 
 use super::test_mailbox::{TestMailbox, assert_out_of_range, bodies};
-use super::{Held, Verdict, needs};
+use super::{CheckVerdict, Held, needs};
 use crate::mailboxes::Fixture;
 
 fn of(group: &str) -> SendOptions {
@@ -26,7 +26,9 @@ fn failed() -> DeadReason {
     DeadReason::Failed { error: "no".into() }
 }
 
-pub(super) async fn messages_of_a_group_come_one_at_a_time_and_in_order(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn messages_of_a_group_come_one_at_a_time_and_in_order(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     send_three(&test).await;
@@ -43,7 +45,7 @@ pub(super) async fn messages_of_a_group_come_one_at_a_time_and_in_order(fixture:
     Held
 }
 
-pub(super) async fn other_groups_go_on(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn other_groups_go_on(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     send_three(&test).await;
@@ -56,7 +58,7 @@ pub(super) async fn other_groups_go_on(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_batch_takes_one_of_each_group(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_batch_takes_one_of_each_group(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     let messages = [("a1", "a"), ("b1", "b"), ("a2", "a"), ("b2", "b")];
@@ -79,7 +81,7 @@ async fn first_comes_again(test: &TestMailbox<'_>, message: Message) {
     assert_eq!(&test.receive_one(100).await.body[..], b"2");
 }
 
-pub(super) async fn a_nack_keeps_its_group_waiting(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_nack_keeps_its_group_waiting(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     send_three(&test).await;
@@ -91,7 +93,7 @@ pub(super) async fn a_nack_keeps_its_group_waiting(fixture: &dyn Fixture) -> Ver
     Held
 }
 
-pub(super) async fn a_release_keeps_the_order_of_a_group(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_release_keeps_the_order_of_a_group(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     send_three(&test).await;
@@ -101,7 +103,7 @@ pub(super) async fn a_release_keeps_the_order_of_a_group(fixture: &dyn Fixture) 
     Held
 }
 
-pub(super) async fn a_lapse_keeps_the_order_of_a_group(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_lapse_keeps_the_order_of_a_group(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     send_three(&test).await;
@@ -111,7 +113,7 @@ pub(super) async fn a_lapse_keeps_the_order_of_a_group(fixture: &dyn Fixture) ->
     Held
 }
 
-pub(super) async fn a_dead_letter_lets_its_group_go_on(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_dead_letter_lets_its_group_go_on(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     needs!(test, groups);
     send_three(&test).await;
@@ -125,7 +127,7 @@ pub(super) async fn a_dead_letter_lets_its_group_go_on(fixture: &dyn Fixture) ->
     Held
 }
 
-pub(super) async fn a_message_behind_its_group_dies_of_age(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_message_behind_its_group_dies_of_age(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     test.send_with("first", SendOptions::new().group("g")).await;
@@ -137,7 +139,7 @@ pub(super) async fn a_message_behind_its_group_dies_of_age(fixture: &dyn Fixture
     Held
 }
 
-pub(super) async fn what_dies_of_age_lets_its_group_go_on(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn what_dies_of_age_lets_its_group_go_on(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     test.send_with("1", of("a").time_to_live(test.units(2))).await;
@@ -149,7 +151,9 @@ pub(super) async fn what_dies_of_age_lets_its_group_go_on(fixture: &dyn Fixture)
     Held
 }
 
-pub(super) async fn looking_sees_who_follows_the_dying_first_of_a_group(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn looking_sees_who_follows_the_dying_first_of_a_group(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     needs!(test, groups);
     // In one group, the first message and the next one expire. In the other group, the only delivery of the first
@@ -178,7 +182,7 @@ pub(super) async fn looking_sees_who_follows_the_dying_first_of_a_group(fixture:
     Held
 }
 
-pub(super) async fn what_is_redriven_goes_behind_its_group(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn what_is_redriven_goes_behind_its_group(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     send_three(&test).await;
@@ -192,7 +196,7 @@ pub(super) async fn what_is_redriven_goes_behind_its_group(fixture: &dyn Fixture
     Held
 }
 
-pub(super) async fn an_ack_wakes_a_receiver_for_the_next_of_its_group(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_ack_wakes_a_receiver_for_the_next_of_its_group(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     send_three(&test).await;
@@ -203,7 +207,7 @@ pub(super) async fn an_ack_wakes_a_receiver_for_the_next_of_its_group(fixture: &
     Held
 }
 
-pub(super) async fn a_purge_forgets_groups(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_purge_forgets_groups(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     send_three(&test).await;
@@ -213,7 +217,7 @@ pub(super) async fn a_purge_forgets_groups(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn the_order_of_a_group_outlives_its_process(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn the_order_of_a_group_outlives_its_process(fixture: &dyn Fixture) -> CheckVerdict {
     let mut test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     needs!(test, outlives_process);
@@ -229,7 +233,7 @@ pub(super) async fn the_order_of_a_group_outlives_its_process(fixture: &dyn Fixt
     Held
 }
 
-pub(super) async fn a_group_has_a_name_and_no_delays(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_group_has_a_name_and_no_delays(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let send = |options: SendOptions| test.mailbox.send(b"a".to_vec(), options);
     assert_out_of_range(&send(of("")).await, "group");
@@ -239,7 +243,7 @@ pub(super) async fn a_group_has_a_name_and_no_delays(fixture: &dyn Fixture) -> V
     Held
 }
 
-pub(super) async fn a_rate_holds_for_the_whole_mailbox(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_rate_holds_for_the_whole_mailbox(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, rate_limits);
     configure(&test, SettingsChange::new().rate_limit(3, test.units(30))).await;
@@ -257,7 +261,7 @@ pub(super) async fn a_rate_holds_for_the_whole_mailbox(fixture: &dyn Fixture) ->
     Held
 }
 
-pub(super) async fn the_end_of_a_period_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn the_end_of_a_period_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, rate_limits);
     configure(&test, SettingsChange::new().rate_limit(1, test.units(4))).await;
@@ -269,7 +273,7 @@ pub(super) async fn the_end_of_a_period_wakes_a_receiver(fixture: &dyn Fixture) 
     Held
 }
 
-pub(super) async fn a_rate_holds_for_each_group(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_rate_holds_for_each_group(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, groups);
     needs!(test, rate_limits);
@@ -288,7 +292,7 @@ pub(super) async fn a_rate_holds_for_each_group(fixture: &dyn Fixture) -> Verdic
     Held
 }
 
-pub(super) async fn a_rate_is_more_than_nothing(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_rate_is_more_than_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for change in [
         SettingsChange::new().rate_limit(0, Duration::from_secs(1)),
@@ -300,7 +304,7 @@ pub(super) async fn a_rate_is_more_than_nothing(fixture: &dyn Fixture) -> Verdic
     Held
 }
 
-pub(super) async fn a_paused_mailbox_takes_messages_and_gives_none(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_paused_mailbox_takes_messages_and_gives_none(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, pauses);
     test.send("held").await;
@@ -316,7 +320,7 @@ pub(super) async fn a_paused_mailbox_takes_messages_and_gives_none(fixture: &dyn
     Held
 }
 
-pub(super) async fn a_resume_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_resume_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, pauses);
     configure(&test, SettingsChange::new().pause()).await;
@@ -327,7 +331,7 @@ pub(super) async fn a_resume_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict 
     Held
 }
 
-pub(super) async fn a_pause_outlives_its_process(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_pause_outlives_its_process(fixture: &dyn Fixture) -> CheckVerdict {
     let mut test = TestMailbox::new(fixture).await;
     needs!(test, pauses);
     needs!(test, outlives_process);
@@ -340,7 +344,7 @@ pub(super) async fn a_pause_outlives_its_process(fixture: &dyn Fixture) -> Verdi
     Held
 }
 
-pub(super) async fn a_dedup_key_is_remembered_for_as_long_as_asked(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_dedup_key_is_remembered_for_as_long_as_asked(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let hour = Duration::from_hours(1);
     super::needs_time!(fixture, hour * 25);

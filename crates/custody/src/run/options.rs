@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a run keeps its workers. `Config::default()` suits production.
+/// How a run keeps its workers. `CustodyOptions::default()` suits production.
 ///
 /// | | recommended for CI | recommended for production |
 /// |---|---|---|
@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// The defaults do not depend on the build profile, so tests run with the same values as production.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct CustodyOptions {
     /// Whether the barrier sends TERM and waits before it kills. If not, every stop kills at once.
     pub cleanup_on_stop: bool,
     /// How long all workers together have between TERM and KILL. The workers of a pool are first asked to end in their
@@ -40,7 +40,7 @@ pub struct Config {
     pub session: Session,
 }
 
-impl Default for Config {
+impl Default for CustodyOptions {
     fn default() -> Self {
         Self {
             cleanup_on_stop: true,
@@ -58,7 +58,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl CustodyOptions {
     /// Returns how long workers have between TERM and KILL: `cleanup_on_stop_timeout_ms`, or zero without
     /// `cleanup_on_stop`.
     pub fn grace(&self) -> Duration {
