@@ -1,7 +1,9 @@
 //! Rules for the source tree that no compiler checks: how files open, how long they are, what they must not contain,
 //! and that the README names only what exists.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod architecture;
+mod names;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,11 +21,12 @@ const LARGEST_FILE: u64 = 200_000;
 const SHORT_FILE: usize = 3;
 
 /// The directories of the published crates.
-const PUBLISHED: [&str; 14] = [
+const PUBLISHED: [&str; 15] = [
     "crates/adapters/",
     "crates/cli/",
     "crates/core/",
     "crates/custody/",
+    "crates/engine/",
     "crates/environments/",
     "crates/evals/",
     "crates/loops/",
@@ -42,6 +45,25 @@ const CRATES_WITH_UNSAFE_CODE: [&str; 3] = ["crates/custody/", "crates/proving/"
 struct SourceFile {
     path: String,
     text: String,
+}
+
+impl SourceFile {
+    /// Reports whether the file is part of what a published crate gives its users: no test.
+    fn is_published(&self) -> bool {
+        let is_below_src = PUBLISHED.iter().any(|dir| self.path.starts_with(&format!("{dir}src/")));
+        let is_test = ["/tests/", "/tests.rs", "/testing.rs"].iter().any(|it| self.path.contains(it));
+        is_below_src && !is_test
+    }
+
+    /// Returns the text up to the unit tests that stand in the file itself. `mod tests;` names another file, often
+    /// near the top, so the text goes on after it.
+    fn without_tests(&self) -> &str {
+        let tests = self.text.match_indices("#[cfg(test)]\nmod ").find(|(at, _)| {
+            let after = self.text[*at..].lines().nth(1).unwrap_or_default();
+            after.ends_with('{')
+        });
+        &self.text[..tests.map_or(self.text.len(), |(at, _)| at)]
+    }
 }
 
 fn root() -> PathBuf {
@@ -167,42 +189,6 @@ fn custody_and_protocol_have_no_runtime() {
 }
 
 #[test]
-fn the_architecture_page_shows_the_crates_and_their_dependencies() {
-    let page = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("docs/ARCHITECTURE.md");
-    let block =
-        page.split("```crates\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the graph");
-    let shown: BTreeMap<String, BTreeSet<String>> = block
-        .lines()
-        .map(|line| {
-            let (package, others) = line.split_once('→').unwrap_or_else(|| panic!("no arrow in {line:?}"));
-            let others = others.split(',').map(str::trim).filter(|it| !it.is_empty());
-            (package.trim().to_owned(), others.map(str::to_owned).collect())
-        })
-        .collect();
-    assert_eq!(shown, dependencies(), "docs/ARCHITECTURE.md (left) and the manifests (right)");
-}
-
-/// Returns the crates of the workspace by the names of their folders, each with the workspace crates that it depends
-/// on.
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
-    let metadata = lines_of(Command::new(cargo).args(arguments)).concat();
-    let metadata: serde_json::Value = serde_json::from_str(&metadata).expect("JSON");
-    let name_of = |it: &serde_json::Value| crate_folder(it["name"].as_str().expect("a name")).to_owned();
-    let packages = metadata["packages"].as_array().expect("packages");
-    let names: BTreeSet<String> = packages.iter().map(name_of).collect();
-    let built_with = |package: &serde_json::Value| {
-        let dependencies = package["dependencies"].as_array().expect("dependencies").iter();
-        dependencies.filter(|it| it["kind"].is_null() && it["path"].is_string()).map(name_of).collect()
-    };
-    let graph: BTreeMap<_, BTreeSet<String>> =
-        packages.iter().map(|package| (name_of(package), built_with(package))).collect();
-    assert!(graph.values().flatten().all(|name| names.contains(name)), "{graph:?}");
-    graph
-}
-
-#[test]
 fn pools_and_workers_know_no_adapter_and_no_protocol() {
     let dirs = ["pool", "queue", "supervisor", "worker"].map(|name| format!("crates/core/src/{name}/"));
     let names = ["snakepit_adapters", "transport", "PythonWorker", "Mock"];
@@ -214,49 +200,6 @@ fn pools_and_workers_know_no_adapter_and_no_protocol() {
         }
     });
     assert_none(&found, "a pool knows workers only through adapter::Handle");
-}
-
-/// Names that several types have, each with the reason.
-const REPEATED_NAMES: [(&str, &str); 1] =
-    [("Error", "each module's own error; the module is its first name")];
-
-/// Reports whether a file of `portable/` replaces a file of custody on other systems. Its types are the same things.
-fn is_second_version(path: &str) -> bool {
-    path.starts_with("crates/custody/src/portable/")
-}
-
-/// Returns the type that a line defines. Associated types are indented, and are not new names.
-fn defined_type(line: &str) -> Option<&str> {
-    let words = line.trim_start();
-    let words = words.strip_prefix("pub ").or_else(|| words.strip_prefix("pub(crate) ")).unwrap_or(words);
-    let words = words.strip_prefix("pub(super) ").unwrap_or(words);
-    let rest = ["struct ", "enum ", "trait ", "union "].iter().find_map(|word| words.strip_prefix(word));
-    let alias = || words.strip_prefix("type ").filter(|_| !line.starts_with(' '));
-    let rest = rest.or_else(alias)?;
-    Some(&rest[..rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len())])
-}
-
-#[test]
-fn a_type_name_is_defined_once() {
-    let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for source in rust_sources() {
-        let is_published = PUBLISHED.iter().any(|room| source.path.starts_with(&format!("{room}src/")));
-        let is_test = source.path.contains("/tests") || source.path.ends_with("/testing.rs");
-        if !is_published || is_test || is_second_version(&source.path) {
-            continue;
-        }
-        let before_tests = source.text.split("\n#[cfg(test)]\nmod ").next().unwrap_or("");
-        for name in before_tests.lines().filter_map(defined_type) {
-            places.entry(name.to_owned()).or_default().insert(source.path.clone());
-        }
-    }
-    let is_excused = |name: &str| REPEATED_NAMES.iter().any(|(excused, _)| *excused == name);
-    let found: Vec<String> = places
-        .iter()
-        .filter(|(name, files)| files.len() > 1 && !is_excused(name))
-        .map(|(name, files)| format!("{name}: {}", files.iter().cloned().collect::<Vec<_>>().join(", ")))
-        .collect();
-    assert_none(&found, "these names are several things; rename all but one, or list them with a reason");
 }
 
 #[test]
