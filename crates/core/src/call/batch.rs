@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
-use super::answer::{CallEnd, CallPlace, CallState, Progress};
+use super::answer::CallState;
 use super::lease::Holder;
+use super::progress::{CallEnd, CallPlace, Progress};
 use super::{Call, CallError, CallId, Extras, Input, PoolCommand, QueueKey, RemoteError, RemoteErrorKind};
 use crate::value::Encoded;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::answer::CallEnd;
+use super::progress::CallEnd;
 use super::{Call, CallId, PoolCommand};
 use crate::value::Encoded;
 

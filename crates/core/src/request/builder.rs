@@ -13,7 +13,7 @@ use super::pending::{CallPlan, PendingCall};
 use super::retry::RetryState;
 use super::telemetry::tell_refusal;
 use crate::call::PoolCommand;
-use crate::call::answer::Progress;
+use crate::call::progress::Progress;
 use crate::call::{CallError, Extras, Input};
 use crate::call::{Chain, MAX_NESTING};
 use crate::pool::{self, Pool};

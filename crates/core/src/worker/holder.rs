@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Worker;
-use crate::call::answer::{CallEnd, CallState};
+use crate::call::answer::CallState;
 use crate::call::lease::{Holder, Lease, Load};
+use crate::call::progress::CallEnd;
 use crate::call::{Call, PoolCommand};
 use crate::value::Encoded;
 

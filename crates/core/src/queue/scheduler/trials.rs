@@ -8,7 +8,7 @@
 use super::{Scheduler, WorkerEntry};
 use crate::call::Call;
 use crate::call::QueueKey;
-use crate::call::answer::CallPlace;
+use crate::call::progress::CallPlace;
 
 /// Whether a worker runs, or waits for, a call that must run alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
