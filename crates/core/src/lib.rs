@@ -8,11 +8,11 @@
 
 pub mod adapter;
 pub mod call;
-pub mod causes;
-pub mod nearest;
+pub mod error_text;
 pub mod pool;
 mod queue;
 pub mod request;
+pub mod similar_names;
 mod supervisor;
 pub mod tool;
 pub mod worker;

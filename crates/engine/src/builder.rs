@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::causes::with_causes;
 use crate::custody::{self, Run, WorkerId};
+use crate::error_text::with_causes;
 use crate::handle::Snakepit;
 use crate::logging::Logging;
 use crate::pool::{FirstStart, PoolOptions, PoolSet};

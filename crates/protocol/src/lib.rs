@@ -11,9 +11,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod frame;
-mod harmless;
 mod outbox;
+mod terminal_text;
 pub mod value;
 
-pub use harmless::{harmless, is_obeyed};
 pub use outbox::Outbox;
+pub use terminal_text::{harmless, is_obeyed};

@@ -12,14 +12,14 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::answer::payload::{BodyError, Payload};
-use super::answer::pieces::{Pieces, StreamForm};
+use super::answer::stream_splitter::{Pieces, StreamForm};
 use super::answer::{self, AnswerBody};
+use super::cancellation::Flow;
 use super::client::{Client, Connected, SendError};
-use super::flow::Flow;
-use super::place::Reserved;
+use super::listen_address::Reserved;
 use super::request::{Prepared, Requests};
 use crate::OnDrop;
-use crate::adapter::patience::{DEATH_AFTER_BREAK, LAST_ANSWERS};
+use crate::adapter::timeouts::{DEATH_AFTER_BREAK, LAST_ANSWERS};
 use crate::adapter::{AtWork, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Starts};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::custody;

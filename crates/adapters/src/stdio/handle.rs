@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use super::dialogue::Dialogue;
+use super::connection::Dialogue;
 use crate::OnDrop;
-use crate::adapter::patience::LAST_ANSWERS;
+use crate::adapter::timeouts::LAST_ANSWERS;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Starts};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;

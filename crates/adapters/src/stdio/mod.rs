@@ -3,7 +3,7 @@
 //! `dialogue.rs` holds the calls and writes them, `stdin.rs` knows how much of that the worker has read, `reader.rs`
 //! reads the output, and `handle.rs` implements the contract with the pool.
 
-mod dialogue;
+mod connection;
 mod handle;
 mod reader;
 mod stdin;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::net::unix::pipe;
 
-use super::announce::{self, Listens};
 use super::lines::LineReader;
 use super::python::ProcessLaunch;
+use super::ready_line::{self, Listens};
 use super::{Adapter, Handle, Program, Spawner, StartError};
 use crate::environment::Environment;
-use dialogue::Dialogue;
+use connection::Dialogue;
 use handle::StdioHandle;
 use snakepit_core::PoolOptions;
 
@@ -65,7 +65,7 @@ impl Adapter for StdioAdapter {
             let command = self.launch.start()?.env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
             let (process, stdout) = spawner.spawn_tapped(command, OwnedFd::from(stdin).into()).await?;
             let mut lines = LineReader::new(stdout, spawner.output(), spawner.max_frame()).map_err(system)?;
-            let said = announce::ready(&spawner, &process, &mut lines, Listens::Nowhere, "").await?;
+            let said = ready_line::ready(&spawner, &process, &mut lines, Listens::Nowhere, "").await?;
             match said.line.get("protocol") {
                 None => {}
                 Some(version) if version.as_u64() == Some(PROTOCOL) => {}

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::dialogue::Dialogue;
+use super::connection::Dialogue;
 use crate::adapter::Streamed;
 use crate::call::{RemoteError, RemoteErrorKind};
 use crate::json;

@@ -3,12 +3,12 @@
 //! Owns who serves which call (`scheduler`, `placement`), which calls travel together (`batch`), which belong together (`session`) and how many workers there are
 //! (`supervisor`). Knows workers only through [`crate::adapter::Handle`]: no adapter, no protocol.
 
-mod bounds;
+mod call_limits;
 mod command;
 mod directory;
-mod equipment;
 mod event;
 mod handle;
+mod hardware;
 pub(crate) mod options;
 pub(crate) mod outcomes;
 mod set;
@@ -23,9 +23,9 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
 pub(crate) use directory::PoolDirectory;
-pub(crate) use equipment::equipped;
 pub(crate) use event::{command_of, worker_died};
 pub use handle::Pool;
+pub(crate) use hardware::equipped;
 pub use options::{Affinity, CancelGrace, LostSessions, PoolOptions, PoolSettings, WarmUp};
 pub(crate) use outcomes::CallOutcome;
 pub use outcomes::Outcomes;
@@ -95,7 +95,7 @@ pub(crate) struct PoolInner {
     /// What it is made of at present: a reload may change it.
     config: ArcSwap<PoolOptions>,
     /// Of these, what every call asks for.
-    pub(crate) bounds: bounds::PoolBounds,
+    pub(crate) bounds: call_limits::PoolBounds,
     pub(crate) tools: Arc<Tools>,
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -149,7 +149,7 @@ impl PoolInner {
             growth: Mutex::default(),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
-            bounds: bounds::PoolBounds::of(&config),
+            bounds: call_limits::PoolBounds::of(&config),
             config: ArcSwap::from_pointee(config),
         })
     }

@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
+use super::periodic_checks::{RoundNotes, WorkerLook};
 use super::reload::Reload;
-use super::rounds::{RoundNotes, WorkerLook};
 use super::worker_task::{TaskEnd, WorkerStart, tell_of_session_end};
 use super::{Generation, SupervisorCommand};
 use crate::adapter::{Reason, StartError};

@@ -4,11 +4,11 @@
 //! other code counts them. The loop's other duties are in `retirement`, `worker_end`, `reload`, `rounds` and
 //! `telemetry`.
 
-mod blame;
+mod external_kill;
 mod main_loop;
+mod periodic_checks;
 mod reload;
-mod retirement;
-mod rounds;
+mod removal;
 mod stop_window;
 mod telemetry;
 mod worker_end;

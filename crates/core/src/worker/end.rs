@@ -23,8 +23,8 @@ use tokio::time::Instant;
 
 use super::{Autopsy, OomVerdict, Worker, WorkerOrder, has_ended, locked};
 use crate::adapter::Reason;
-use crate::causes::ignoring_panics;
 use crate::custody::{self, ExitStatus};
+use crate::error_text::ignoring_panics;
 use crate::pool::AUTOPSY_PATIENCE;
 use crate::supervisor::StopWindow;
 

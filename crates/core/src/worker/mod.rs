@@ -9,10 +9,10 @@ mod holder;
 mod lines;
 mod output;
 mod output_tail;
-mod suspects;
+mod suspected_calls;
+mod testing;
 mod vitals;
 mod watch;
-mod watched;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,12 +29,12 @@ pub(crate) use end::{EndTimes, GOODBYE, WorkerEnding, process_ended, tend};
 pub(crate) use held_count::HeldCount;
 pub use lines::Lines;
 pub use output::{OpenStream, Output, OutputLine};
+#[doc(hidden)]
+pub use testing::WatchedWorker;
 pub use vitals::family_of;
 use vitals::is_stopped;
 pub(crate) use vitals::{OomDetector, Pss, has_ended};
 pub(crate) use watch::Watch;
-#[doc(hidden)]
-pub use watched::WatchedWorker;
 
 use crate::adapter::{Handle, Reason};
 use crate::call::CallId;
@@ -89,7 +89,7 @@ pub(crate) struct Worker {
     /// When the worker's process was stopped, if it is stopped.
     halted: Mutex<Option<Instant>>,
     terminated: AtomicBool,
-    suspects: Mutex<suspects::Suspects>,
+    suspects: Mutex<suspected_calls::Suspects>,
 }
 
 /// The parameters that a worker was started with.

@@ -7,5 +7,5 @@
 //! file). The folder uses only std, so fuzz targets can compile it on its own.
 
 pub(crate) mod contents;
-pub(crate) mod opening;
+pub(crate) mod opening_record;
 pub(crate) mod record;

@@ -14,7 +14,7 @@ use crate::reap::reaper::{self, OtherReapers};
 use crate::reap::report::announce;
 use crate::reap::sweep::{self, DeadRun, sweep};
 use crate::run::event::CustodyEvent;
-use crate::run::inner::{KeeperState, RunInner, WorkerTable};
+use crate::run::shared_state::{KeeperState, RunInner, WorkerTable};
 use crate::run::startup;
 use crate::serve::exit::Exit;
 use crate::state::{file_limit, write_records};

@@ -6,8 +6,8 @@
 //! In the order of a cleanup: `reaper` → `life` (is it over?) → `sweep_lock` (one host clears for all) → `sweep` →
 //! `search` → `process_table` → `report`. `listing` shows the same records to people.
 
-pub(crate) mod life;
 pub(crate) mod listing;
+pub(crate) mod liveness;
 #[cfg(not(portable))]
 mod process_table;
 pub(crate) mod reaper;

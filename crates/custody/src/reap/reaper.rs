@@ -19,7 +19,7 @@ use crate::state::run_name::RunName;
 use crate::state::{RunDir, StateDir, StateError, error_chain, is_unborn, unborn_run};
 use crate::{CustodyOptions, RunId};
 
-use super::life::{RunLife, life};
+use super::liveness::{RunLife, life};
 use super::report::{CleanupReport, ReapedRun};
 use super::sweep::{self, DeadRun, sweep};
 use super::sweep_lock;

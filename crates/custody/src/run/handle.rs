@@ -27,9 +27,9 @@ use crate::stop::barrier::{self, StopScope};
 use crate::{Pid, RunId, StopReport, WorkerId};
 
 use super::event::CustodyEvents;
-use super::inner::RunInner;
 use super::open_runs;
 use super::options::{Containment, CustodyOptions, Tier};
+use super::shared_state::RunInner;
 
 /// The reason why a run could not be opened. Nothing of the attempt is left.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@
 
 pub(crate) mod event;
 pub(crate) mod handle;
-pub(crate) mod inner;
 pub(crate) mod open_runs;
 pub(crate) mod options;
+pub(crate) mod shared_state;
 pub mod startup;

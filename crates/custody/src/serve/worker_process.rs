@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::link::wire::{SignalReach, ToKeeper};
-use crate::run::inner::RunInner;
+use crate::run::shared_state::RunInner;
 use crate::stop::barrier;
 use crate::{Pgid, Pid, StopReport, WorkerId};
 

@@ -23,10 +23,10 @@
 
 mod error;
 pub(crate) mod file_limit;
+mod file_removal;
 mod kept_file;
 mod owner;
 mod private_dir;
-mod remove;
 mod run_dir;
 pub(crate) mod run_name;
 mod walk;
@@ -44,8 +44,8 @@ use rustix::io::Errno;
 use crate::RunId;
 use crate::failpoint::hit;
 use crate::state::run_name::RunName;
+use file_removal::remove_tree;
 use private_dir::open_own;
-use remove::remove_tree;
 use run_dir::{LEDGER, LOCK, look_at_lock};
 
 pub(crate) use error::error_chain;
@@ -145,7 +145,7 @@ impl StateDir {
 
     /// Returns the names of the recorded runs, oldest first, and of unfinished ones.
     pub(crate) fn run_names(&self) -> Result<Vec<OsString>, StateError> {
-        let mut names = remove::names(&*self.runs).map_err(StateError::io("list", &self.runs_path))?;
+        let mut names = file_removal::names(&*self.runs).map_err(StateError::io("list", &self.runs_path))?;
         names.retain(|name| name != SET_ASIDE);
         names.sort();
         Ok(names)

@@ -7,4 +7,4 @@
 pub(crate) mod barrier;
 pub(crate) mod report;
 pub(crate) mod signals;
-mod stuck;
+mod survivors;

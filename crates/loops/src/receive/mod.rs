@@ -11,11 +11,11 @@
 
 mod availability;
 mod message_loop;
+mod message_window;
 mod pool_gate;
 mod run_context;
-mod window;
 
 pub(crate) use message_loop::{MessageHandler, MessageLoop};
+pub(crate) use message_window::Concurrency;
 pub(crate) use pool_gate::{PoolGate, PoolReadiness};
 pub(crate) use run_context::RunContext;
-pub(crate) use window::Concurrency;

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::recording::{Recording, RecordingAdapter};
 use super::{Subject, Way};
-pub(super) use crate::causes::with_causes as chain;
 use crate::custody::CustodyOptions;
+pub(super) use crate::error_text::with_causes as chain;
 use crate::{Builder, CallError, EngineError, Pool, PoolOptions, Restarts, Snakepit, Value};
 
 /// The time limit for things that take milliseconds on an idle machine.

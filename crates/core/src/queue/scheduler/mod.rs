@@ -12,10 +12,10 @@
 //!   └────────────────────────── answer ◄────────────────────────────────┘
 //! ```
 
+mod draining;
+mod isolated_calls;
 mod nested_calls;
-mod pauses;
-mod rests;
-mod trials;
+mod paused_workers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::call::lease::{Load, LoadKind};
 use crate::call::progress::CallPlace;
 use crate::call::{Call, CallId};
 use crate::worker::Worker;
-use rests::WorkerRest;
-use trials::EntryTrial;
+use draining::WorkerRest;
+use isolated_calls::EntryTrial;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum EntryCondition {

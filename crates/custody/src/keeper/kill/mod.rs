@@ -8,6 +8,6 @@
 pub(crate) mod cgroup;
 pub(crate) mod children;
 pub(crate) mod descendants;
-mod overdue;
+mod stuck_processes;
 
-pub(crate) use overdue::DueEnd;
+pub(crate) use stuck_processes::DueEnd;

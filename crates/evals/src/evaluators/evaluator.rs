@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use serde_json_path::JsonPath;
 
 use super::{EvaluatorFunction, Judgement};
-use crate::answer::SampleFailure;
+use crate::responders::SampleFailure;
 use crate::run::SampleRunner;
 use crate::{Sample, SampleStage};
 use snakepit_core::PoolOptions;

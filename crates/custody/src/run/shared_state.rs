@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use crate::ledger::{opening, record};
+use crate::ledger::{opening_record, record};
 use crate::link::keeper_link::KeeperLink;
 use crate::link::wire::{ToKeeper, WireTier};
 use crate::process::cgroup::Cgroup;
@@ -104,8 +104,10 @@ impl RunInner {
             if config.containment == Containment::Auto {
                 cgroup = state_dir.digest().ok().and_then(|state| Cgroup::create(id, state).ok());
             }
-            let mut heads =
-                vec![head(record::RecordKind::Open, opening::text(id.as_bytes(), cgroups, &ancestors))];
+            let mut heads = vec![head(
+                record::RecordKind::Open,
+                opening_record::text(id.as_bytes(), cgroups, &ancestors),
+            )];
             if let Some(cgroup) = &cgroup {
                 heads.push(head(record::RecordKind::Cgroup, cgroup.path().as_os_str().as_bytes().to_vec()));
             }

@@ -9,12 +9,12 @@ use bytes::Bytes;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::ExtensionType;
-use crate::value::handover::{self, Handed};
+use crate::value::passthrough::{self, Handed};
 use crate::value::{BigInt, Blob, DateTime, Encoded, Map, NaiveDateTime, Value};
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(handover::ANY_VALUE, ValueVisitor)
+        deserializer.deserialize_newtype_struct(passthrough::ANY_VALUE, ValueVisitor)
     }
 }
 
@@ -40,7 +40,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
-        match handover::take() {
+        match passthrough::take() {
             Some(Handed::Value(value)) => Ok(value),
             _ => Ok(Value::Nil),
         }
@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for MapVisitor {
 impl<'de> Deserialize<'de> for Encoded {
     /// This crate's codec keeps the bytes unread. A value of another format is encoded.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(handover::ENCODED, EncodedVisitor)
+        deserializer.deserialize_newtype_struct(passthrough::ENCODED, EncodedVisitor)
     }
 }
 
@@ -126,7 +126,7 @@ impl<'de> Visitor<'de> for EncodedVisitor {
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Encoded, E> {
-        match handover::take() {
+        match passthrough::take() {
             Some(Handed::Encoded(encoded)) => Ok(encoded),
             _ => Encoded::encode(&()).map_err(de::Error::custom),
         }
@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for EncodedVisitor {
 
 impl<'de> Deserialize<'de> for Blob {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(handover::BLOB, BlobVisitor)
+        deserializer.deserialize_newtype_struct(passthrough::BLOB, BlobVisitor)
     }
 }
 
@@ -153,7 +153,7 @@ impl<'de> Visitor<'de> for BlobVisitor {
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Blob, E> {
-        match handover::take() {
+        match passthrough::take() {
             Some(Handed::Bytes(bytes)) => Ok(Blob(bytes)),
             _ => Err(E::invalid_type(de::Unexpected::Unit, &self)),
         }

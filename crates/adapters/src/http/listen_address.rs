@@ -11,8 +11,8 @@ use super::client::ServerAddress;
 use crate::Program;
 use crate::adapter::{Spawner, StartError};
 use crate::custody;
-use crate::home::SocketDir;
 use crate::listener::Listener;
+use crate::socket_dir::SocketDir;
 
 /// The placeholder for the path of the socket, in the arguments and variables of a program.
 const SOCKET_MARK: &str = "{socket}";

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::{ExtensionType, base64};
-use crate::value::handover::{self, Handed};
+use crate::value::passthrough::{self, Handed};
 use crate::value::{BODY_THRESHOLD, BigInt, Blob, DateTime, Encoded, Map, NaiveDateTime, Value};
 
 impl Serialize for Value {
@@ -53,14 +53,14 @@ impl Serialize for Blob {
 }
 
 fn serialize_blob<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_newtype_struct(handover::BLOB, &Lent(bytes))
+    serializer.serialize_newtype_struct(passthrough::BLOB, &Lent(bytes))
 }
 
 struct Lent<'a, T>(&'a T);
 
 impl Serialize for Lent<'_, Bytes> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.len() >= BODY_THRESHOLD && handover::give(|| Handed::Bytes(self.0.clone())) {
+        if self.0.len() >= BODY_THRESHOLD && passthrough::give(|| Handed::Bytes(self.0.clone())) {
             return serializer.serialize_unit();
         }
         if serializer.is_human_readable() {
@@ -74,15 +74,15 @@ impl Serialize for Lent<'_, Bytes> {
 impl Serialize for Encoded {
     /// This crate's codec takes the bytes unchanged. Other formats get the value.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_newtype_struct(handover::ENCODED, &Lent(self))
+        serializer.serialize_newtype_struct(passthrough::ENCODED, &Lent(self))
     }
 }
 
 impl Serialize for Lent<'_, Encoded> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if handover::is_open() {
+        if passthrough::is_open() {
             if self.0.has_bodies() {
-                handover::give(|| Handed::Encoded(self.0.clone()));
+                passthrough::give(|| Handed::Encoded(self.0.clone()));
                 return serializer.serialize_unit();
             }
             self.0.verify_once().map_err(serde::ser::Error::custom)?;

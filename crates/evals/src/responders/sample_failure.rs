@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::pool_caller::WORKER_TIMEOUT;
-use crate::causes::with_causes;
+use crate::error_text::with_causes;
 use crate::{CallError, RemoteErrorKind, SampleOutcome, SampleStage};
 
 /// The most bytes that are kept of an error's text. Tracebacks can be long, and there may be many.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::trials::EntryTrial;
+use super::isolated_calls::EntryTrial;
 use crate::call::Call;
 use crate::worker::Worker;
 

@@ -6,7 +6,7 @@ mod ser;
 
 use std::fmt;
 
-use super::{BigInt, DateTime, NaiveDateTime, handover};
+use super::{BigInt, DateTime, NaiveDateTime, passthrough};
 
 /// A type with its own extension: data for this crate's codec and other binary formats, text for people.
 trait ExtensionType: Sized + fmt::Display {
@@ -27,7 +27,7 @@ trait ExtensionType: Sized + fmt::Display {
 }
 
 impl ExtensionType for BigInt {
-    const NAME: &'static str = handover::BIG_INT;
+    const NAME: &'static str = passthrough::BIG_INT;
     const EXPECTED: &'static str = "an integer";
 
     fn data(&self) -> impl AsRef<[u8]> {
@@ -52,7 +52,7 @@ impl ExtensionType for BigInt {
 }
 
 impl ExtensionType for DateTime {
-    const NAME: &'static str = handover::DATE_TIME;
+    const NAME: &'static str = passthrough::DATE_TIME;
     const EXPECTED: &'static str = "a date-time with its offset";
 
     fn data(&self) -> impl AsRef<[u8]> {
@@ -69,7 +69,7 @@ impl ExtensionType for DateTime {
 }
 
 impl ExtensionType for NaiveDateTime {
-    const NAME: &'static str = handover::NAIVE_DATE_TIME;
+    const NAME: &'static str = passthrough::NAIVE_DATE_TIME;
     const EXPECTED: &'static str = "a date-time without a zone";
 
     fn data(&self) -> impl AsRef<[u8]> {

@@ -10,13 +10,13 @@
 //! - `signals`: ends a loop on the signals of the process.
 
 mod control;
-mod orders;
+mod loop_orders;
+mod loop_scope;
 mod runnable;
-mod scope;
 mod signals;
 
 pub use control::{Control, InFlight, InFlightGuard, RunGuard};
-pub use orders::{EndOrder, Intake, LoopOrders};
+pub use loop_orders::{EndOrder, Intake, LoopOrders};
+pub use loop_scope::LoopScope;
 pub use runnable::{LoopError, RunOptions, Runnable, SHUTDOWN_TIMEOUT};
-pub use scope::LoopScope;
 pub use signals::register_loop;

@@ -10,8 +10,8 @@ use futures_util::future::BoxFuture;
 use serde_json::Value as Json;
 
 use super::{Evaluator, IntoJudgement, Judgement};
-use crate::answer::SampleFailure;
 use crate::loops::HandlerFailure;
+use crate::responders::SampleFailure;
 use crate::{Sample, SampleStage};
 
 type JudgeFunction = dyn Fn(Sample, Json) -> BoxFuture<'static, Result<Judgement, String>> + Send + Sync;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use snakepit::adapter::announce::{self, Address, Announcement, Listens};
+use snakepit::adapter::ready_line::{self, Address, Announcement, Listens};
 use snakepit::adapter::{Adapter, Handle, Introduction, Reason, Spawner};
 use snakepit::call::Call;
 use snakepit::custody::{Command, Containment, CustodyOptions, ExitStatus, WorkerProcess};
@@ -21,7 +21,7 @@ impl Adapter for Announcing {
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
         async move {
             let command = Command::new("bash").args(["-c", &self.0]);
-            let announced = announce::start(&spawner, command, Listens::Somewhere).await?;
+            let announced = ready_line::start(&spawner, command, Listens::Somewhere).await?;
             let introduction = announced.announcement.introduction();
             let worker = Told { process: announced.process, said: announced.announcement, introduction };
             Ok(Arc::new(worker) as Arc<dyn Handle>)
