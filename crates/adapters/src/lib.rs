@@ -1,8 +1,8 @@
 //! Adapters, one module for each kind of worker: how workers are started, spoken to and ended.
 //!
 //! [`python`] workers speak spec/wire.md over a socket, `stdio` workers exchange lines of JSON, `http` workers serve
-//! routes, `grpc` workers speak spec/snakepit.proto, and [`mock`] workers are closures of the host. `announce` reads
-//! the ready line of workers with other protocols. `listener` proves that a port belongs to a worker. Each adapter
+//! routes, `grpc` workers speak spec/snakepit.proto, and [`mock`] workers are closures of the host. `ready_line`
+//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker. Each adapter
 //! implements the contract of `snakepit_core::adapter` and knows nothing of the other adapters. The crate `snakepit`
 //! re-exports what users need.
 #![forbid(unsafe_code)]

@@ -8,8 +8,8 @@
 //! The folders follow the path of a sample:
 //!
 //! - `plan`: what is evaluated. An [`EvalPlan`] runs the samples of a [`Dataset`] in each [`Experiment`].
-//! - `answer`: where answers come from. A [`Responder`] is a pool, the handler of a loop, or an async function.
-//! - `judge`: how an answer is judged. An [`Evaluator`] turns an answer into a [`Judgement`].
+//! - `responders`: where answers come from. A [`Responder`] is a pool, the handler of a loop, or an async function.
+//! - `evaluators`: how an answer is judged. An [`Evaluator`] turns an answer into a [`Judgement`].
 //! - `run`: how a sample becomes a record. An [`Evaluation`] asks directly. A [`RemoteEvaluation`] sends samples
 //!   through a mailbox to an [`EvalLoop`].
 //! - `record`: what is kept. A [`SampleRecord`] is the result of one sample in one experiment, including errors and

@@ -6,7 +6,7 @@
 //!
 //! The folders follow the path of a message:
 //!
-//! - `contract`: what every loop is, and how other code controls it.
+//! - `loop_control`: what every loop is, and how other code controls it.
 //! - `receive`: the task that receives messages, as many as there is room for.
 //! - `lease`: the messages that a run has received but not settled. Extends their leases.
 //! - `handle`: handlers, and what their errors mean.

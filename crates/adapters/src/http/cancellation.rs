@@ -9,14 +9,14 @@ use super::stream::BodyStream;
 
 /// Shared by a call's task and the function that cancels the call.
 #[derive(Default)]
-pub(super) struct Flow {
+pub(super) struct RequestCancellation {
     pub(super) cancelled: Notify,
     is_sent: AtomicBool,
     /// The socket that carries the request, from sending it until its stream begins.
     carrier: Mutex<Option<BodyStream>>,
 }
 
-impl Flow {
+impl RequestCancellation {
     pub(super) fn carrier(&self) -> MutexGuard<'_, Option<BodyStream>> {
         self.carrier.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,9 +9,9 @@
 //! - `route.rs` describes the request of a command, and `template.rs` the arguments that it names.
 //! - `plan.rs` checks a route, and `request.rs` builds the request of a call.
 //! - `client.rs` holds the connections, and `stream.rs` is a socket that can be closed from outside.
-//! - `payload.rs` is the body of an answer, `pieces.rs` cuts streams into items, and `answer.rs` reads them.
-//! - `flow.rs` cancels requests, and `handle.rs` implements the contract with the pool.
-//! - `place.rs` chooses where a worker listens, and `readiness.rs` detects that it does.
+//! - `payload.rs` is the body of an answer, `stream_splitter.rs` cuts streams into items, and `answer.rs` reads them.
+//! - `cancellation.rs` cancels requests, and `handle.rs` implements the contract with the pool.
+//! - `listen_address.rs` chooses where a worker listens, and `readiness.rs` detects that it does.
 
 mod answer;
 mod cancellation;

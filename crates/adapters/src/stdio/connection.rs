@@ -27,7 +27,7 @@ struct Outgoing {
     text: Vec<u8>,
 }
 
-pub(super) struct DialogueState {
+pub(super) struct StdioConnectionState {
     pub(super) calls: HeldCalls<LineEnd>,
     /// Whether the rest of the output is read without waiting for the readers of streams. The rest is finite.
     hurry: bool,
@@ -41,8 +41,8 @@ struct LineQueue {
 }
 
 /// The calls of one worker, and its standard streams.
-pub(super) struct Dialogue {
-    state: Mutex<DialogueState>,
+pub(super) struct StdioConnection {
+    state: Mutex<StdioConnectionState>,
     /// `None` when standard input is to be closed. Locked before the state.
     writer: Mutex<Option<LineQueue>>,
     /// `None` once standard input is closed.
@@ -53,7 +53,7 @@ pub(super) struct Dialogue {
     integers: Integers,
 }
 
-impl Dialogue {
+impl StdioConnection {
     pub(super) fn integers(&self) -> Integers {
         self.integers
     }
@@ -68,15 +68,15 @@ impl Dialogue {
         // it is written.
         let (writer, to_write) = mpsc::unbounded_channel();
         let stdin = Arc::new(Stdin::new(stdin));
-        let dialogue = Arc::new(Self {
-            state: Mutex::new(DialogueState { calls: HeldCalls::new(concurrency), hurry: false }),
+        let connection = Arc::new(Self {
+            state: Mutex::new(StdioConnectionState { calls: HeldCalls::new(concurrency), hurry: false }),
             writer: Mutex::new(Some(LineQueue { lines: writer, queued: 0 })),
             stdin: Mutex::new(Some(Arc::clone(&stdin))),
             hurried: Notify::new(),
             closed: Closed::default(),
             integers: Integers::of(&introduction.features),
         });
-        let (reading, writing) = (Arc::clone(&dialogue), Arc::clone(&dialogue));
+        let (reading, writing) = (Arc::clone(&connection), Arc::clone(&connection));
         let writer = tokio::spawn(async move {
             match writing.write_all(&stdin, to_write).await {
                 Ok(()) => drop(writing.stdin().take()),
@@ -92,10 +92,10 @@ impl Dialogue {
             writer.abort();
             drop(lines);
         });
-        dialogue
+        connection
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, DialogueState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, StdioConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -277,7 +277,7 @@ impl Dialogue {
     }
 }
 
-impl DialogueState {
+impl StdioConnectionState {
     /// Records how many bytes the worker has read. It may have begun every call whose line ends at or before that
     /// position.
     fn note_read(&mut self, read: Option<u64>) -> Starts {
@@ -290,7 +290,7 @@ impl DialogueState {
 impl LineQueue {
     fn write(&mut self, line: Outgoing) {
         self.queued += line.text.len() as u64;
-        // This fails only if the writer has ended, and then the dialogue is closed.
+        // This fails only if the writer has ended, and then the connection is closed.
         let _ = self.lines.send(line);
     }
 }

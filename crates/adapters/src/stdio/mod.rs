@@ -1,6 +1,6 @@
 //! Workers that exchange lines of JSON on their standard streams (`spec/stdio.md`). A shell script can be one.
 //!
-//! `dialogue.rs` holds the calls and writes them, `stdin.rs` knows how much of that the worker has read, `reader.rs`
+//! `connection.rs` holds the calls and writes them, `stdin.rs` knows how much of that the worker has read, `reader.rs`
 //! reads the output, and `handle.rs` implements the contract with the pool.
 
 mod connection;
@@ -22,7 +22,7 @@ use super::python::ProcessLaunch;
 use super::ready_line::{self, Listens};
 use super::{Adapter, Handle, Program, Spawner, StartError};
 use crate::environment::Environment;
-use connection::Dialogue;
+use connection::StdioConnection;
 use handle::StdioHandle;
 use snakepit_core::PoolOptions;
 
@@ -75,8 +75,8 @@ impl Adapter for StdioAdapter {
                 }
             }
             let introduction = said.introduction();
-            let dialogue = Dialogue::open(lines, writer, spawner.concurrency(), &introduction);
-            Ok(Arc::new(StdioHandle::new(process, dialogue, introduction)) as Arc<dyn Handle>)
+            let connection = StdioConnection::open(lines, writer, spawner.concurrency(), &introduction);
+            Ok(Arc::new(StdioHandle::new(process, connection, introduction)) as Arc<dyn Handle>)
         }
         .boxed()
     }

@@ -2,7 +2,7 @@
 //!
 //! The files, in the order in which data passes them: [`connection`] holds the socket and the calls, and writes
 //! frames; [`reader`] reads frames and handles them; [`tools`] runs the tools that the worker calls; [`slate`] knows
-//! what a dead worker had begun; [`stacks`] asks a busy worker for its stacks, and [`beat`] asks it to prove that its
+//! what a dead worker had begun; [`stacks`] asks a busy worker for its stacks, and [`heartbeat`] asks it to prove that its
 //! code can run.
 
 mod closed;

@@ -5,9 +5,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A hasher for numbers that are not chosen by an attacker.
 #[derive(Debug, Default)]
-pub struct Plain(u64);
+pub struct IdHasher(u64);
 
-impl Hasher for Plain {
+impl Hasher for IdHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -25,4 +25,4 @@ impl Hasher for Plain {
 }
 
 /// A hash table whose keys are numbers that the host has assigned.
-pub type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
+pub type IdMap<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;

@@ -25,7 +25,7 @@ use serde::Deserialize;
 pub use call_stage::{AtEnd, CallStage, Starts};
 pub use credit::Credit;
 pub use held_calls::{Begun, EndedCalls, HeldCall, HeldCalls, Streamed};
-pub use id_map::ByNumber;
+pub use id_map::IdMap;
 pub use spawner::{Awaited, Spawner, StartError};
 
 use tokio::time::Instant;

@@ -41,7 +41,7 @@ impl Underway {
 impl Drop for Underway {
     fn drop(&mut self) {
         self.put_down();
-        self.holder.batch_landed(&self.command, self.calls);
+        self.holder.batch_ended(&self.command, self.calls);
     }
 }
 
@@ -89,7 +89,7 @@ impl Call {
     }
 
     /// Loads a carrier. Its time is over when the last of its members' is.
-    pub(crate) fn board(&mut self, members: Vec<Self>, underway: Underway) {
+    pub(crate) fn load_members(&mut self, members: Vec<Self>, underway: Underway) {
         let batched = Arc::new(BatchMember {
             carrier: self.id,
             state: Arc::clone(&self.state),

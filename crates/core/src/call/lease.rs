@@ -37,7 +37,7 @@ pub(crate) trait Holder: Any + fmt::Debug + Send + Sync {
     /// It has so many fewer again.
     fn put_batch_down(&self, beside: usize);
     /// A batch of so many calls has ended.
-    fn batch_landed(&self, command: &Arc<PoolCommand>, calls: usize);
+    fn batch_ended(&self, command: &Arc<PoolCommand>, calls: usize);
 }
 
 /// How much a call takes up at a worker.

@@ -11,7 +11,7 @@ use super::PoolOptions;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct PoolBounds {
+pub(crate) struct CallLimits {
     call_timeout: AtomicDuration,
     stream_timeout: AtomicDuration,
     queue_timeout: AtomicDuration,
@@ -32,11 +32,11 @@ impl AtomicDuration {
     }
 }
 
-impl PoolBounds {
+impl CallLimits {
     pub(crate) fn of(config: &PoolOptions) -> Self {
-        let bounds = Self::default();
-        bounds.adopt(config);
-        bounds
+        let limits = Self::default();
+        limits.adopt(config);
+        limits
     }
 
     /// New settings hold.
@@ -72,12 +72,12 @@ mod tests {
     #[test]
     fn they_are_what_the_settings_say_and_new_settings_hold_at_once() {
         let pool = || PoolOptions::new("worker", NoWorkers);
-        let bounds =
-            PoolBounds::of(&pool().call_timeout(Duration::MAX).queue_timeout(Duration::from_millis(1500)));
-        assert!(bounds.call_timeout() > Duration::from_hours(24 * 365 * 100));
-        assert_eq!(bounds.queue_timeout(), Duration::from_millis(1500));
-        bounds.adopt(&pool().call_timeout(Duration::from_nanos(7)).max_frame(1 << 20));
-        assert_eq!((bounds.call_timeout(), bounds.max_frame()), (Duration::from_nanos(7), 1 << 20));
-        assert_eq!(bounds.queue_timeout(), pool().queue_timeout, "nobody has set it");
+        let limits =
+            CallLimits::of(&pool().call_timeout(Duration::MAX).queue_timeout(Duration::from_millis(1500)));
+        assert!(limits.call_timeout() > Duration::from_hours(24 * 365 * 100));
+        assert_eq!(limits.queue_timeout(), Duration::from_millis(1500));
+        limits.adopt(&pool().call_timeout(Duration::from_nanos(7)).max_frame(1 << 20));
+        assert_eq!((limits.call_timeout(), limits.max_frame()), (Duration::from_nanos(7), 1 << 20));
+        assert_eq!(limits.queue_timeout(), pool().queue_timeout, "nobody has set it");
     }
 }

@@ -95,7 +95,7 @@ pub(crate) struct PoolInner {
     /// What it is made of at present: a reload may change it.
     config: ArcSwap<PoolOptions>,
     /// Of these, what every call asks for.
-    pub(crate) bounds: call_limits::PoolBounds,
+    pub(crate) call_limits: call_limits::CallLimits,
     pub(crate) tools: Arc<Tools>,
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -149,7 +149,7 @@ impl PoolInner {
             growth: Mutex::default(),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
-            bounds: call_limits::PoolBounds::of(&config),
+            call_limits: call_limits::CallLimits::of(&config),
             config: ArcSwap::from_pointee(config),
         })
     }
@@ -161,7 +161,7 @@ impl PoolInner {
     /// New settings, from a reload. What a worker was started with stays as it was until it is replaced.
     pub(crate) fn adopt(&self, config: &Arc<PoolOptions>) {
         self.scheduler().set_limit(config.queue_limit);
-        self.bounds.adopt(config);
+        self.call_limits.adopt(config);
         self.config.store(Arc::clone(config));
     }
 
@@ -183,27 +183,27 @@ impl PoolInner {
     }
 
     /// A worker gets no more calls, and is not among those that serve, until it is taken back.
-    pub(crate) fn set_aside(self: &Arc<Self>, worker: &Arc<Worker>) {
-        let bound = self.scheduler().set_aside(worker);
+    pub(crate) fn drain_replaced(self: &Arc<Self>, worker: &Arc<Worker>) {
+        let bound = self.scheduler().drain_replaced(worker);
         for call in bound {
             self.requeue(call);
         }
     }
 
-    pub(crate) fn take_back(&self, worker: &Arc<Worker>) {
-        self.scheduler().take_back(worker);
+    pub(crate) fn end_drain(&self, worker: &Arc<Worker>) {
+        self.scheduler().end_drain(worker);
         self.feed(worker.index);
     }
 
     /// A worker that is worn beyond measure gets no more calls, or gets them again after all.
-    pub(crate) fn lay_off(self: &Arc<Self>, worker: &Arc<Worker>, rests: bool) {
+    pub(crate) fn drain_worn(self: &Arc<Self>, worker: &Arc<Worker>, rests: bool) {
         if rests {
-            let bound = self.scheduler().lay_off(worker);
+            let bound = self.scheduler().drain_worn(worker);
             for call in bound {
                 self.requeue(call);
             }
         } else {
-            self.take_back(worker);
+            self.end_drain(worker);
         }
     }
 
@@ -256,8 +256,8 @@ impl PoolInner {
             command: self.command(name),
             input: Input::One(arguments),
             // A worker that is busy for long is told late, not never.
-            timeout: self.bounds.call_timeout(),
-            queue_timeout: self.bounds.call_timeout(),
+            timeout: self.call_limits.call_timeout(),
+            queue_timeout: self.call_limits.call_timeout(),
             priority: i8::MAX,
             extras: None,
             began: None,

@@ -147,7 +147,7 @@ impl PendingCall {
         submit: impl FnOnce(&Arc<pool::PoolInner>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
         let length = plan.length();
-        let most = pool.bounds.max_frame();
+        let most = pool.call_limits.max_frame();
         if length > most {
             let message = format!("they are {length} bytes long, and max_frame is {most}");
             let source = ValueError::unsendable(message);

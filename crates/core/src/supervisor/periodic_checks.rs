@@ -36,7 +36,7 @@ pub(super) struct WorkerLook {
 }
 
 /// What is remembered of a worker between two looks.
-pub(super) struct RoundNotes {
+pub(super) struct CheckNotes {
     calls: u64,
     idle_since: Option<Instant>,
     memory: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) struct RoundNotes {
     pub(super) told_stuck: bool,
 }
 
-impl Default for RoundNotes {
+impl Default for CheckNotes {
     fn default() -> Self {
         Self {
             calls: 0,
@@ -103,7 +103,7 @@ impl SupervisedWorker {
 
 impl Supervisor {
     /// Returns when the next check is due.
-    pub(super) fn next_round(&self) -> Option<Instant> {
+    pub(super) fn next_check(&self) -> Option<Instant> {
         let sizing = (self.sizer.is_some() && self.size_may_be_wrong()).then_some(self.sized_at + SIZING);
         let round = (!self.serving.is_empty()).then_some(self.looked_at + ROUND);
         sizing.into_iter().chain(round).min()
@@ -113,7 +113,7 @@ impl Supervisor {
         !self.starting.is_empty() || self.shared.scheduler().depth() > 0
     }
 
-    pub(super) fn make_rounds(&mut self) {
+    pub(super) fn run_periodic_checks(&mut self) {
         let now = Instant::now();
         if now >= self.looked_at + ROUND {
             self.looked_at = now;

@@ -55,7 +55,7 @@ impl Supervisor {
     /// Keeps a worker that a reload replaces, without calls. It ends when the reload is done, and serves again if the
     /// reload fails.
     fn keep(&mut self, member: SupervisedWorker) {
-        self.shared.set_aside(&member.worker);
+        self.shared.drain_replaced(&member.worker);
         self.kept.push(member);
     }
 
@@ -69,7 +69,7 @@ impl Supervisor {
     /// Restores the kept workers and retires the new ones when the reload has failed.
     pub(super) fn restore_kept(&mut self) {
         for member in std::mem::take(&mut self.kept) {
-            self.shared.take_back(&member.worker);
+            self.shared.end_drain(&member.worker);
             self.serving.insert(member.worker.index, member);
         }
         let is_new =
@@ -93,7 +93,7 @@ impl Supervisor {
             let rests = others_start && member.term.is_exceeded_twice(&member.wear(now));
             // Repeated each time, because the handover of the last call lays the worker off as well.
             if rests || member.is_worn_out {
-                self.shared.lay_off(&member.worker, rests);
+                self.shared.drain_worn(&member.worker, rests);
             }
             member.is_worn_out = rests;
         }

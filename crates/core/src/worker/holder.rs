@@ -73,8 +73,8 @@ impl Holder for Worker {
         self.put_batched_down(beside);
     }
 
-    fn batch_landed(&self, command: &Arc<PoolCommand>, calls: usize) {
-        self.pool.lands(command, calls);
+    fn batch_ended(&self, command: &Arc<PoolCommand>, calls: usize) {
+        self.pool.batch_ended(command, calls);
     }
 }
 

@@ -4,7 +4,7 @@
 //! list of open runs. It must not know how a command becomes a process, how to talk to a keeper, or how a dead run is judged:
 //! it calls the folders `spawn`, `link`, `stop` and `reap`.
 //!
-//! In the order in which a run passes them: `startup` (before `main`) → `options` → `handle` → `inner` → `event` →
+//! In the order in which a run passes them: `startup` (before `main`) → `options` → `handle` → `shared_state` → `event` →
 //! `open_runs` (the end of all runs at once).
 
 pub(crate) mod event;

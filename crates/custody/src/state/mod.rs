@@ -18,7 +18,7 @@
 //! Everything is opened relative to the descriptor of a directory that was checked.
 //!
 //! From the root down: `owner` (which users to trust) → `walk` (the way to a directory) → `private_dir` → `kept_file` →
-//! `run_name`, `run_dir` (one run) → `remove`. `file_limit` turns `ulimit -f` into an error. `error` has the reasons
+//! `run_name`, `run_dir` (one run) → `file_removal`. `file_limit` turns `ulimit -f` into an error. `error` has the reasons
 //! why something cannot be used.
 
 mod error;

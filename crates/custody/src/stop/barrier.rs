@@ -2,7 +2,7 @@
 //!
 //! The barrier has four steps. It collects the living workers. It sends TERM and CONT to each group and waits up to the
 //! grace. It sends KILL to the rest, as often as configured. It reports the survivors: the processes that KILL does not
-//! change (`stuck.rs`). As long as KILL changes something, the shims are still at work, and the barrier waits a while
+//! change (`survivors.rs`). As long as KILL changes something, the shims are still at work, and the barrier waits a while
 //! longer.
 
 use std::sync::{Arc, PoisonError};

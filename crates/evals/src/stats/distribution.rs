@@ -16,7 +16,7 @@ pub(super) fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
 
 /// The distribution of numbers.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
-pub struct Spread {
+pub struct Distribution {
     /// The mean.
     pub mean: f64,
     /// The median.
@@ -29,7 +29,7 @@ pub struct Spread {
     pub max: f64,
 }
 
-impl Spread {
+impl Distribution {
     /// Returns the spread of these numbers, or `None` for no numbers.
     pub fn of(numbers: &[f64]) -> Option<Self> {
         let mut sorted = numbers.to_vec();
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_spread_does_not_depend_on_the_order() {
-        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Spread::of(&[1.0, 2.0, 3.0]));
-        assert_eq!(Spread::of(&[7.0]).map(|it| (it.p50, it.p99, it.max)), Some((7.0, 7.0, 7.0)));
+        assert_eq!(Distribution::of(&[3.0, 1.0, 2.0]), Distribution::of(&[1.0, 2.0, 3.0]));
+        assert_eq!(Distribution::of(&[7.0]).map(|it| (it.p50, it.p99, it.max)), Some((7.0, 7.0, 7.0)));
     }
 }

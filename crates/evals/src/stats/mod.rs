@@ -17,7 +17,7 @@ mod significance;
 mod split_mix;
 
 pub use bootstrap::mean_interval;
-pub use distribution::{Spread, mean};
+pub use distribution::{Distribution, mean};
 pub use rate::wilson;
 pub use significance::{mcnemar, permutation};
 

@@ -4,9 +4,9 @@
 //! loop fits.
 //!
 //! - `runnable`: the trait of all loops, the options of a run, and why a run fails.
-//! - `orders`: the orders that a loop must follow.
+//! - `loop_orders`: the orders that a loop must follow.
 //! - `control`: the handle that carries orders to a loop and the loop's state back.
-//! - `scope`: a loop in its own task, which ends when its scope is left.
+//! - `loop_scope`: a loop in its own task, which ends when its scope is left.
 //! - `signals`: ends a loop on the signals of the process.
 
 mod control;

@@ -5,7 +5,7 @@
 //!
 //! - `message_loop`: the parts of such a loop, and the task of a run.
 //! - `run_context`: the state that the task shares with its handlers.
-//! - `window`: how many messages a run has at a time.
+//! - `message_window`: how many messages a run has at a time.
 //! - `pool_gate`: whether the pool behind a loop can serve.
 //! - `availability`: whether mailbox and pool work, and the pauses between attempts.
 

@@ -40,9 +40,9 @@ pub(crate) struct ServerEvent {
     pub(crate) data: Option<Vec<u8>>,
 }
 
-/// Assembles items from the bytes of a stream. The caller limits its size: see [`Pieces::waiting`].
+/// Assembles items from the bytes of a stream. The caller limits its size: see [`StreamSplitter::waiting`].
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct StreamSplitter {
     form: StreamForm,
     /// The maximum length of a piece of text or bytes.
     longest: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Pieces {
 /// The byte order mark that may precede UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-impl Pieces {
+impl StreamSplitter {
     pub(crate) fn new(form: StreamForm, longest: usize) -> Self {
         Self {
             form,
@@ -221,7 +221,7 @@ mod tests {
     }
 
     fn cut_by(form: StreamForm, text: &str, size: usize) -> Vec<String> {
-        let mut pieces = Pieces::new(form, 1000);
+        let mut pieces = StreamSplitter::new(form, 1000);
         let mut found = Vec::new();
         for bytes in text.as_bytes().chunks(size) {
             pieces.feed(bytes);
@@ -273,7 +273,7 @@ mod tests {
     fn texts_are_never_cut_within_a_character() {
         let text = "aä€😀".repeat(20);
         for size in 1..9 {
-            let mut pieces = Pieces::new(StreamForm::Text, 5);
+            let mut pieces = StreamSplitter::new(StreamForm::Text, 5);
             let mut found = Vec::new();
             for bytes in text.as_bytes().chunks(size) {
                 pieces.feed(bytes);
@@ -284,7 +284,7 @@ mod tests {
             }
             assert_eq!((found.concat(), pieces.rest()), (text.clone(), None));
         }
-        let mut pieces = Pieces::new(StreamForm::Text, 100);
+        let mut pieces = StreamSplitter::new(StreamForm::Text, 100);
         pieces.feed(&"a€".as_bytes()[..3]);
         assert_eq!(pieces.next(), Some(StreamPiece::Text("a".into())));
         assert_eq!(pieces.next(), None);
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn bytes_come_in_pieces_of_a_bounded_size() {
-        let mut pieces = Pieces::new(StreamForm::Bytes, 4);
+        let mut pieces = StreamSplitter::new(StreamForm::Bytes, 4);
         pieces.feed(&[0; 10]);
         let sizes: Vec<usize> = std::iter::from_fn(|| pieces.next())
             .map(|piece| if let StreamPiece::Bytes(bytes) = piece { bytes.len() } else { 0 })

@@ -4,37 +4,37 @@
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::isolated_calls::EntryTrial;
+use super::isolated_calls::Isolation;
 use crate::call::Call;
 use crate::worker::Worker;
 
-/// Whether a worker gets calls, and why not.
+/// Why a worker gets no new calls, if it gets none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WorkerRest {
+pub(crate) enum DrainReason {
     None,
     /// The worker is far beyond its term, and a replacement is on the way.
     Worn,
     /// A reload has replaced the worker. It does not count as serving.
-    Aside,
+    Replaced,
 }
 
 impl Scheduler {
     /// Stops giving calls to a worker, which no longer counts as serving. Returns the calls that were bound to it, for
     /// other workers to serve.
-    pub(crate) fn set_aside(&mut self, worker: &Arc<Worker>) -> Vec<Call> {
-        self.rest(worker, WorkerRest::Aside)
+    pub(crate) fn drain_replaced(&mut self, worker: &Arc<Worker>) -> Vec<Call> {
+        self.drain_worker(worker, DrainReason::Replaced)
     }
 
-    /// Like [`Scheduler::set_aside`], but the worker still counts as serving.
-    pub(crate) fn lay_off(&mut self, worker: &Arc<Worker>) -> Vec<Call> {
-        self.rest(worker, WorkerRest::Worn)
+    /// Like [`Scheduler::drain_replaced`], but the worker still counts as serving.
+    pub(crate) fn drain_worn(&mut self, worker: &Arc<Worker>) -> Vec<Call> {
+        self.drain_worker(worker, DrainReason::Worn)
     }
 
-    fn rest(&mut self, worker: &Arc<Worker>, rest: WorkerRest) -> Vec<Call> {
+    fn drain_worker(&mut self, worker: &Arc<Worker>, reason: DrainReason) -> Vec<Call> {
         let Some(entry) = self.own_entry(worker) else { return Vec::new() };
-        entry.rest = rest;
-        if let EntryTrial::Awaited(_) = entry.trial {
-            entry.trial = EntryTrial::None;
+        entry.drain = reason;
+        if let Isolation::Awaited(_) = entry.isolation {
+            entry.isolation = Isolation::None;
         }
         let bound = std::mem::take(&mut entry.bound);
         self.bound -= bound.len();
@@ -43,19 +43,19 @@ impl Scheduler {
     }
 
     /// Lets a worker take calls again. [`Scheduler::next_for`] returns work for it.
-    pub(crate) fn take_back(&mut self, worker: &Arc<Worker>) {
+    pub(crate) fn end_drain(&mut self, worker: &Arc<Worker>) {
         let Some(entry) = self.own_entry(worker) else { return };
-        entry.rest = WorkerRest::None;
+        entry.drain = DrainReason::None;
         self.list_asker(worker.index);
         self.relist(worker.index);
     }
 
-    /// Returns all workers except those that a reload has set aside.
+    /// Returns all workers except those that a reload has replaced.
     pub(crate) fn workers(&self) -> impl Iterator<Item = &Arc<Worker>> {
         self.entries
             .iter()
             .flatten()
-            .filter(|entry| entry.rest != WorkerRest::Aside)
+            .filter(|entry| entry.drain != DrainReason::Replaced)
             .map(|entry| &entry.worker)
     }
 }

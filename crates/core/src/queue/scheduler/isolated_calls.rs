@@ -12,14 +12,14 @@ use crate::call::progress::CallPlace;
 
 /// Whether a worker runs, or waits for, a call that must run alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum EntryTrial {
+pub(crate) enum Isolation {
     None,
     /// The worker finishes its calls, then gets this one.
     Awaited(QueueKey),
     Running,
 }
 
-impl EntryTrial {
+impl Isolation {
     /// Records that a call has left the worker. A running trial is the worker's only call, so it has ended.
     pub(crate) fn is_over(&mut self) {
         if *self == Self::Running {
@@ -39,13 +39,13 @@ impl WorkerEntry {
 
     /// Reports whether trials allow the worker to take this call.
     pub(crate) fn is_fit_for(&self, call: &Call) -> bool {
-        self.trial == EntryTrial::None && (!call.alone || self.is_free())
+        self.isolation == Isolation::None && (!call.alone || self.is_free())
     }
 }
 
 impl Scheduler {
     /// Returns the key of the first queued call that is not a trial.
-    pub(crate) fn first_in_line(&self) -> Option<QueueKey> {
+    pub(crate) fn first_not_isolated(&self) -> Option<QueueKey> {
         self.queue.iter().find(|(_, call)| !call.alone).map(|(key, _)| *key)
     }
 
@@ -63,7 +63,7 @@ impl Scheduler {
         let entries =
             self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.as_ref()?)));
         let may = |entry: &WorkerEntry| {
-            entry.takes_calls() && entry.trial == EntryTrial::None && entry.nanos < ENDLESS
+            entry.takes_calls() && entry.isolation == Isolation::None && entry.nanos < ENDLESS
         };
         entries.filter(|(_, entry)| may(entry)).min_by_key(|(_, entry)| entry.nanos).map(|(index, _)| index)
     }
@@ -71,14 +71,14 @@ impl Scheduler {
     fn await_trial(&mut self, index: usize, call: Call) {
         let Some(entry) = self.entries[index].as_mut() else { return self.enqueue(call) };
         call.state.set_place(CallPlace::Queued(call.key));
-        entry.trial = EntryTrial::Awaited(call.key);
+        entry.isolation = Isolation::Awaited(call.key);
         entry.bound.insert(call.key, call);
         self.bound += 1;
         self.relist(index);
     }
 
     /// Returns the call that a worker must run alone, once the worker has no other calls.
-    pub(crate) fn next_on_trial(&mut self, index: usize, key: QueueKey) -> Option<Call> {
+    pub(crate) fn next_isolated(&mut self, index: usize, key: QueueKey) -> Option<Call> {
         let entry = self.entries[index].as_mut().filter(|entry| entry.is_free() && entry.takes_calls())?;
         let call = entry.bound.remove(&key)?;
         self.bound -= 1;
@@ -86,23 +86,23 @@ impl Scheduler {
     }
 
     /// Ends the wait of a worker for a trial that is no longer bound to it.
-    pub(crate) fn call_off_trial(&mut self, key: QueueKey) {
+    pub(crate) fn cancel_isolation(&mut self, key: QueueKey) {
         let is_its = |entry: &Option<WorkerEntry>| {
-            entry.as_ref().is_some_and(|it| it.trial == EntryTrial::Awaited(key))
+            entry.as_ref().is_some_and(|it| it.isolation == Isolation::Awaited(key))
         };
         if let Some(index) = self.entries.iter().position(is_its)
             && let Some(entry) = self.entries[index].as_mut()
         {
-            entry.trial = EntryTrial::None;
+            entry.isolation = Isolation::None;
             self.relist(index);
         }
     }
 
     /// Moves the trial that a stopped worker waits for to another worker.
-    pub(crate) fn move_trial(&mut self, index: usize) {
+    pub(crate) fn move_isolated(&mut self, index: usize) {
         let Some(entry) = self.entries[index].as_mut() else { return };
-        if let EntryTrial::Awaited(key) = entry.trial {
-            entry.trial = EntryTrial::None;
+        if let Isolation::Awaited(key) = entry.isolation {
+            entry.isolation = Isolation::None;
             if let Some(call) = entry.bound.remove(&key) {
                 self.bound -= 1;
                 self.wait(call);

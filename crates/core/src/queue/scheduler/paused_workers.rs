@@ -11,7 +11,7 @@ impl Scheduler {
     pub(crate) fn pause(&mut self, worker: &Arc<Worker>) {
         let Some(entry) = self.own_entry(worker) else { return };
         entry.is_paused = true;
-        self.move_trial(worker.index);
+        self.move_isolated(worker.index);
         self.relist(worker.index);
     }
 
