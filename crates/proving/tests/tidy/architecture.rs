@@ -1,14 +1,71 @@
-//! What docs/ARCHITECTURE.md says of the crates is true.
+//! What docs/ARCHITECTURE.md says of the crates and of the ways through their files is true.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
-use super::{crate_folder, lines_of, root};
+use super::{assert_none, crate_folder, lines_of, root};
+
+/// The walks of the page: the title of each, and the most files that it may list.
+///
+/// A call is what readers follow first, so its walk has a limit. The others are as long as their subjects.
+const WALKS: [(&str, usize); 4] = [
+    ("One process, file by file", usize::MAX),
+    ("One call, file by file", 12),
+    ("One message, file by file", usize::MAX),
+    ("From start to exit", usize::MAX),
+];
+
+fn page() -> String {
+    fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("docs/ARCHITECTURE.md")
+}
+
+/// Returns the files of a walk in their order. They are relative to the folder that the section names as
+/// "All files are below `…`", or to the root of the repository.
+fn walk(page: &str, title: &str) -> Vec<String> {
+    let section = page.split("\n## ").find_map(|it| it.strip_prefix(title));
+    let section = section.unwrap_or_else(|| panic!("no section {title:?}"));
+    let base = section.split_once("All files are below `").and_then(|(_, rest)| rest.split('`').next());
+    let base = base.map_or_else(String::new, |base| format!("{base}/"));
+    let rows = section.lines().filter(|line| line.starts_with('|'));
+    // Columns: the step, its files, what happens.
+    let cells = rows.filter_map(|row| row.split('|').nth(2));
+    let files = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(|file| format!("{base}{file}")));
+    files.collect()
+}
+
+#[test]
+fn every_file_of_a_walk_exists_and_is_listed_once() {
+    let page = page();
+    let mut found = Vec::new();
+    for (title, _) in WALKS {
+        let files = walk(&page, title);
+        assert!(files.len() > 5, "{title}: {files:?}");
+        let mut seen = BTreeSet::new();
+        for file in &files {
+            if !root().join(file).is_file() {
+                found.push(format!("{title}: {file} is no file"));
+            }
+            if !seen.insert(file) {
+                found.push(format!("{title}: {file} is listed twice"));
+            }
+        }
+    }
+    assert_none(&found, "correct these walks in docs/ARCHITECTURE.md");
+}
+
+#[test]
+fn a_walk_is_short_enough_to_follow() {
+    let page = page();
+    for (title, most) in WALKS {
+        let files = walk(&page, title);
+        assert!(files.len() <= most, "{title} has {} files, more than {most}: {files:#?}", files.len());
+    }
+}
 
 #[test]
 fn the_architecture_page_shows_the_crates_and_their_dependencies() {
-    let page = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("docs/ARCHITECTURE.md");
+    let page = page();
     let block =
         page.split("```crates\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the graph");
     let shown: BTreeMap<String, BTreeSet<String>> = block
