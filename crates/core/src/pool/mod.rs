@@ -46,7 +46,7 @@ use crate::telemetry::EventOrigin;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
 use crate::worker::{HeldCount, OomDetector, Worker};
-use snakepit_policy::growth::Growth;
+use snakepit_policy::memory_growth::Growth;
 
 /// How it stands with a pool's workers.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -14,8 +14,8 @@ use crate::adapter::{AtWork, Reason};
 use crate::telemetry::Event;
 use crate::worker::{Pss, Watch, Worker, WorkerOrder};
 use snakepit_policy::WhenStuck;
-use snakepit_policy::growth::MemoryGauge;
 use snakepit_policy::liveness::Liveness;
+use snakepit_policy::memory_growth::MemoryGauge;
 use snakepit_policy::recycling::WorkerUsage;
 use snakepit_policy::sizing::Observation;
 
@@ -283,14 +283,14 @@ impl SignOfLife {
 }
 
 async fn look(worker: Arc<Worker>, mut watch: Watch, limit: Option<u64>) -> WorkerLook {
-    let (liveness, vitals) = watch.look(&worker).await;
-    let memory = match (limit, vitals) {
-        (Some(limit), Some(vitals)) if vitals.rss_bytes >= limit && vitals.processes > 1 => {
+    let (liveness, stats) = watch.look(&worker).await;
+    let memory = match (limit, stats) {
+        (Some(limit), Some(stats)) if stats.rss_bytes >= limit && stats.processes > 1 => {
             // The resident size reaches the limit, so shared memory must be divided among the processes.
-            let exact = worker.vitals(Pss::Measure).await.unwrap_or(vitals);
+            let exact = worker.process_stats(Pss::Measure).await.unwrap_or(stats);
             Some(exact.pss_bytes.unwrap_or(exact.rss_bytes))
         }
-        (Some(_), Some(vitals)) => Some(vitals.rss_bytes),
+        (Some(_), Some(stats)) => Some(stats.rss_bytes),
         _ => None,
     };
     WorkerLook { worker, watch, liveness, memory }

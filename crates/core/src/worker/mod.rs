@@ -9,9 +9,9 @@ mod holder;
 mod lines;
 mod output;
 mod output_tail;
+mod process_stats;
 mod suspected_calls;
 mod testing;
-mod vitals;
 mod watch;
 
 use std::collections::HashMap;
@@ -29,11 +29,11 @@ pub(crate) use end::{EndTimes, GOODBYE, WorkerEnding, process_ended, tend};
 pub(crate) use held_count::HeldCount;
 pub use lines::Lines;
 pub use output::{OpenStream, Output, OutputLine};
+pub use process_stats::family_of;
+use process_stats::is_stopped;
+pub(crate) use process_stats::{OomDetector, Pss, has_ended};
 #[doc(hidden)]
 pub use testing::WatchedWorker;
-pub use vitals::family_of;
-use vitals::is_stopped;
-pub(crate) use vitals::{OomDetector, Pss, has_ended};
 pub(crate) use watch::Watch;
 
 use crate::adapter::{Handle, Reason};

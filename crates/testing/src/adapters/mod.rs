@@ -197,7 +197,7 @@ checks! { $
         a_stopped_pool_takes_no_call
         nothing_that_a_worker_started_outlives_a_stop
     ]
-    lives: [
+    lifecycle: [
         init_runs_once_and_each_worker_is_started_once
         a_start_that_is_cancelled_leaves_nothing
         a_start_that_is_cancelled_while_it_warms_up_is_terminated_once

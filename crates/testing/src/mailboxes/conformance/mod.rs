@@ -1,7 +1,7 @@
 //! The checks that every backend must pass, by name. Each opens a fresh mailbox and panics if it does not hold.
 
 mod attempts;
-mod flow;
+mod delivery_limits;
 mod leases;
 mod operations;
 mod order;
@@ -190,7 +190,7 @@ checks! { $
         a_dedup_key_counts_within_a_batch
         a_dedup_key_is_forgotten_after_five_minutes
     ]
-    flow: [
+    delivery_limits: [
         messages_of_a_group_come_one_at_a_time_and_in_order
         other_groups_go_on
         a_batch_takes_one_of_each_group

@@ -1,4 +1,4 @@
-//! Tests vitals with real processes in custody.
+//! Tests the statistics with real processes in custody.
 
 #[path = "../../../../proving/src/unproven.rs"]
 #[expect(
@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{OomVerdict, OomWatch, Pss, Vitals, proc};
+use super::{OomVerdict, OomWatch, ProcessStats, Pss, proc};
 use crate::custody::{Command, CustodyOptions, Exit, ExitStatus, Run, WorkerProcess};
 
 /// Far longer than a busy machine needs.
@@ -56,8 +56,8 @@ impl Obedient {
         answer == "done\n"
     }
 
-    fn vitals(&self, pss: Pss) -> Option<Vitals> {
-        Vitals::read(self.worker.pid(), Some(self.worker.shim_pid()), pss)
+    fn process_stats(&self, pss: Pss) -> Option<ProcessStats> {
+        ProcessStats::read(self.worker.pid(), Some(self.worker.shim_pid()), pss)
     }
 }
 
@@ -92,25 +92,25 @@ const FAMILY: &str = "r, w = os.pipe(); \
 #[test]
 fn whom_a_worker_started_and_lost_counts_and_the_shim_does_not() {
     let mut obedient = Obedient::start();
-    let alone = eventually("asleep", || obedient.vitals(Pss::Measure).filter(|it| it.state == 'S'));
+    let alone = eventually("asleep", || obedient.process_stats(Pss::Measure).filter(|it| it.state == 'S'));
     assert_eq!((alone.processes, alone.threads), (1, 1));
     assert!((4 * MIB..100 * MIB).contains(&alone.rss_bytes), "{alone:?}");
     assert!(alone.pss_bytes.is_some_and(|pss| pss > MIB && pss <= alone.rss_bytes + MIB), "{alone:?}");
 
     assert!(obedient.tell(FAMILY));
-    let family = obedient.vitals(Pss::Measure).expect("vitals");
+    let family = obedient.process_stats(Pss::Measure).expect("statistics");
     assert_eq!(family.processes, 2, "the grandchild is the shim's now: {family:?}");
     assert!(family.rss_bytes > alone.rss_bytes + 50 * MIB, "{family:?}");
     let (pss, rss) = (family.pss_bytes.expect("a share"), family.rss_bytes);
     assert!(pss > 50 * MIB && pss < rss, "what they share is counted once: {family:?}");
-    assert_eq!(obedient.vitals(Pss::Skip).expect("vitals").pss_bytes, None);
+    assert_eq!(obedient.process_stats(Pss::Skip).expect("statistics").pss_bytes, None);
 
     assert!(
         obedient.tell(
             "[threading.Thread(target=time.sleep, args=(600,), daemon=True).start() for _ in range(3)]"
         )
     );
-    assert_eq!(obedient.vitals(Pss::Skip).expect("vitals").threads, 5);
+    assert_eq!(obedient.process_stats(Pss::Skip).expect("statistics").threads, 5);
 }
 
 #[test]
@@ -128,37 +128,37 @@ fn children_and_parents_tell_the_same() {
         by_children.sort_unstable();
         assert_eq!(by_children, by_parents);
     }
-    let without_shim = Vitals::read(obedient.worker.pid(), None, Pss::Skip).expect("vitals");
+    let without_shim = ProcessStats::read(obedient.worker.pid(), None, Pss::Skip).expect("statistics");
     assert_eq!(without_shim.processes, 2, "who is lost is not found without the shim");
 }
 
 #[test]
 fn cpu_time_moves_with_work_also_with_that_of_children_that_have_ended() {
     let mut obedient = Obedient::start();
-    let before = obedient.vitals(Pss::Skip).expect("vitals").cpu;
+    let before = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
     let burn = "t = time.process_time()\\nwhile time.process_time() < t + 0.3: pass";
     assert!(obedient.tell(&format!("exec(\"{burn}\")")));
-    let burned = obedient.vitals(Pss::Skip).expect("vitals").cpu;
+    let burned = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
     assert!(burned >= before + Duration::from_millis(250), "{before:?} {burned:?}");
     assert!(obedient.tell(&format!("subprocess.run([sys.executable, '-c', \"import time\\n{burn}\"])")));
-    let buried = obedient.vitals(Pss::Skip).expect("vitals").cpu;
+    let buried = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
     assert!(buried >= burned + Duration::from_millis(250), "{burned:?} {buried:?}");
 }
 
 #[test]
 fn a_stopped_worker_is_seen_stopped_and_one_that_is_gone_is_not_seen() {
     let obedient = Obedient::start();
-    let state = |wanted: char| move |it: Vitals| (it.state == wanted).then_some(());
+    let state = |wanted: char| move |it: ProcessStats| (it.state == wanted).then_some(());
     obedient.worker.signal(19).expect("STOP");
-    eventually("stopped", || obedient.vitals(Pss::Skip).and_then(state('T')));
+    eventually("stopped", || obedient.process_stats(Pss::Skip).and_then(state('T')));
     obedient.worker.signal(18).expect("CONT");
-    eventually("running", || obedient.vitals(Pss::Skip).and_then(state('S')));
+    eventually("running", || obedient.process_stats(Pss::Skip).and_then(state('S')));
     obedient.worker.kill().expect("KILL");
     obedient.worker.wait_within(PATIENCE).expect("gone");
-    assert_eq!(obedient.vitals(Pss::Measure), None);
+    assert_eq!(obedient.process_stats(Pss::Measure), None);
     // A pid that belongs to another process by now.
     let (ours, shim) = (crate::custody::Pid::current(), obedient.worker.shim_pid());
-    assert_eq!(Vitals::read(ours, Some(shim), Pss::Skip), None);
+    assert_eq!(ProcessStats::read(ours, Some(shim), Pss::Skip), None);
 }
 
 /// A memory cgroup of version 1 below our own, removed when dropped.
@@ -226,7 +226,7 @@ fn what_a_look_costs() {
         let mut times: Vec<Duration> = (0..looks)
             .map(|_| {
                 let start = Instant::now();
-                obedient.vitals(pss).expect("vitals");
+                obedient.process_stats(pss).expect("statistics");
                 start.elapsed()
             })
             .collect();
@@ -236,5 +236,5 @@ fn what_a_look_costs() {
     let start = Instant::now();
     let found = proc::by_parents(obedient.worker.shim_pid().as_raw()).len();
     println!("descendants by the parents of every process: {:?} for {found}", start.elapsed());
-    println!("{:?}", obedient.vitals(Pss::Measure));
+    println!("{:?}", obedient.process_stats(Pss::Measure));
 }

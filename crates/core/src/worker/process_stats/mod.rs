@@ -30,7 +30,7 @@ pub(crate) enum Pss {
     Measure,
 }
 
-/// Returns a worker and all processes that it started and that are still below its shim. Blocks like `Vitals::read`.
+/// Returns a worker and all processes that it started and that are still below its shim. Blocks like `ProcessStats::read`.
 pub fn family_of(worker: Pid, shim: Option<Pid>) -> Vec<i32> {
     let mut family = proc::descendants(shim.unwrap_or(worker).as_raw());
     if !family.contains(&worker.as_raw()) {
@@ -55,7 +55,7 @@ pub(crate) fn is_stopped(worker: Pid) -> bool {
 
 /// A snapshot of a worker and its descendants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Vitals {
+pub(crate) struct ProcessStats {
     /// The state of the worker's main process, as the letter in `/proc/PID/stat`.
     pub(crate) state: char,
     /// The CPU time of all processes, including those that have ended.
@@ -69,8 +69,8 @@ pub(crate) struct Vitals {
     pub(crate) threads: usize,
 }
 
-impl Vitals {
-    /// Reads the vitals of a worker. `shim` is the parent of orphans that the worker started. Without a shim (the
+impl ProcessStats {
+    /// Reads the statistics of a worker. `shim` is the parent of orphans that the worker started. Without a shim (the
     /// portable keeper is the parent of every worker), only the worker's own descendants are found.
     ///
     /// Returns `None` if the worker is gone, or if this system has no such data. Blocks for as long as the kernel
