@@ -4,6 +4,7 @@
 mod architecture;
 mod names;
 mod sizes;
+mod vocabulary;
 
 use std::fs;
 use std::path::{Path, PathBuf};
