@@ -55,7 +55,7 @@ fn unsupported() -> Option<&'static str> {
             Some("snakepit relies on Unix process groups, sessions and pidfds; Windows is not supported")
         }
         _ => Some(
-            "snakepit supports Linux, macOS and FreeBSD; to support another Unix, add its numbers to src/portable/numbers.rs and process_state.rs",
+            "snakepit supports Linux, macOS and FreeBSD; to support another Unix, add its constants to src/portable/libc_abi.rs and process_state.rs",
         ),
     }
 }

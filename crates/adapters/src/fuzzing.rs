@@ -42,7 +42,7 @@ pub fn lines(bytes: &[u8]) {
 /// Reads a ready line.
 #[cfg(feature = "announce")]
 pub fn ready_line(bytes: &[u8]) {
-    crate::announce::fuzzing::ready_line(bytes);
+    crate::ready_line::fuzzing::ready_line(bytes);
 }
 
 #[cfg(test)]

@@ -1,19 +1,15 @@
 //! Adapters, one module for each kind of worker: how workers are started, spoken to and ended.
 //!
 //! [`python`] workers speak spec/wire.md over a socket, `stdio` workers exchange lines of JSON, `http` workers serve
-//! routes, `grpc` workers speak spec/snakepit.proto, and [`mock`] workers are closures of the host. `announce` reads
-//! the ready line of workers with other protocols. `listener` proves that a port belongs to a worker. Each adapter
+//! routes, `grpc` workers speak spec/snakepit.proto, and [`mock`] workers are closures of the host. `ready_line`
+//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker. Each adapter
 //! implements the contract of `snakepit_core::adapter` and knows nothing of the other adapters. The crate `snakepit`
 //! re-exports what users need.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "announce")]
-pub mod announce;
 #[cfg(feature = "grpc")]
 pub mod grpc;
-#[cfg(any(feature = "grpc", feature = "http"))]
-mod home;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(any(feature = "grpc", feature = "http", feature = "stdio"))]
@@ -30,8 +26,12 @@ pub mod mock;
 mod pids;
 mod program;
 pub mod python;
+#[cfg(feature = "announce")]
+pub mod ready_line;
 #[cfg(any(feature = "grpc", feature = "http"))]
 mod secret;
+#[cfg(any(feature = "grpc", feature = "http"))]
+mod socket_dir;
 #[cfg(feature = "stdio")]
 pub mod stdio;
 mod transport;
@@ -51,7 +51,7 @@ use snakepit_core::adapter::{
     Adapter, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Spawner, StartError,
     Starts, Streamed,
 };
-use snakepit_core::{adapter, call, causes, worker};
+use snakepit_core::{adapter, call, error_text, worker};
 use snakepit_custody as custody;
 use snakepit_environments as environment;
 use snakepit_protocol::{harmless, value};

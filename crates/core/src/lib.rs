@@ -8,11 +8,11 @@
 
 pub mod adapter;
 pub mod call;
-pub mod causes;
-pub mod nearest;
+pub mod error_text;
 pub mod pool;
 mod queue;
 pub mod request;
+pub mod similar_names;
 mod supervisor;
 pub mod tool;
 pub mod worker;
@@ -27,8 +27,8 @@ use snakepit_telemetry::logging;
 pub use adapter::{Adapter, StartError};
 pub use call::Progress;
 pub use call::{
-    Autopsy, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, Portion, RemoteError, RemoteErrorKind,
-    Verdict,
+    Autopsy, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, OomVerdict, Portion, RemoteError,
+    RemoteErrorKind,
 };
 pub use pool::{
     Affinity, CallAtWork, CancelGrace, CommandGrowth, LostSessions, Outcomes, Pool, PoolHealth, PoolOptions,

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::adapter::is_reserved;
 use crate::call::{Call, CallError, CallId, Chain, Link, RemoteError, RemoteErrorKind};
-use crate::causes::{panic_message, with_causes};
+use crate::error_text::{panic_message, with_causes};
 use crate::pool;
 use crate::queue::StoreError;
 use crate::telemetry::{self, Event, Level, TraceContext, is_heard};

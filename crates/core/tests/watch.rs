@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, Interval};
 
 use snakepit::adapter::{Mock, PythonWorker, Reason};
-use snakepit::call::{CallId, Verdict};
-use snakepit::custody::Config;
+use snakepit::call::{CallId, OomVerdict};
+use snakepit::custody::CustodyOptions;
 use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 use snakepit_core::worker::WatchedWorker;
 use snakepit_policy::Liveness;
@@ -39,7 +39,7 @@ impl Scene {
 
     async fn of(pool: PoolOptions) -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
+        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
         let (tell, begun) = mpsc::unbounded_channel();
         let tool = move |(): (), _| std::future::ready(tell.send(()));
         let builder = Snakepit::builder().pool(pool).tool("begun", tool).custody(custody);
@@ -244,7 +244,7 @@ async fn a_worker_that_we_end_says_where_it_was() {
         let error = answer.expect_err("its worker was ended");
         let autopsy = error.autopsy().expect("an autopsy");
         assert!(autopsy.fault.as_ref().is_some_and(|it| it.contains(said)), "{autopsy}");
-        assert_eq!(autopsy.oom, Verdict::No);
+        assert_eq!(autopsy.oom, OomVerdict::No);
         let stack = autopsy.stack.as_ref().expect("a stack");
         assert!(stack.contains("in hang_in_c") && !stack.contains("_answer_beats"), "{stack}");
         assert!(error.to_string().contains("in hang_in_c"), "{error}");

@@ -7,9 +7,9 @@
 //! records the signals that a host receives, for hosts that ask for it.
 //!
 //! ```no_run
-//! use snakepit_custody::{Command, Config, Run};
+//! use snakepit_custody::{Command, CustodyOptions, Run};
 //!
-//! let run = Run::open(Config::default())?;
+//! let run = Run::open(CustodyOptions::default())?;
 //! let worker = run.spawn(Command::new("python3").arg("worker.py"))?;
 //! println!("{} ended with {}", worker.id(), worker.wait().status);
 //! assert!(run.stop().is_clean());
@@ -44,14 +44,14 @@ mod stop;
 pub use doctor::probe::{Probe, probe};
 pub use process::id::{InvalidId, Pgid, Pid, RunId, WorkerId};
 pub use process::machine::PidScopeError;
-pub use reap::life::RunLife;
 pub use reap::listing::{ProcessEntry, RunEntry, ledger};
+pub use reap::liveness::RunLife;
 pub use reap::reaper::cleanup;
 pub use reap::report::{CleanupReport, Killed, LetBe, LetBeReason, ReapedRun};
-pub use run::config::{Config, Containment, LedgerSync, Session, Tier};
 pub use run::event::{CustodyEvent, CustodyEvents, listen};
 pub use run::handle::{OpenError, Run};
 pub use run::open_runs::{end_all, stop_all};
+pub use run::options::{Containment, CustodyOptions, LedgerSync, Session, Tier};
 pub use run::startup;
 pub use serve::exit::{Exit, ExitStatus};
 pub use serve::worker_process::{SignalError, WorkerProcess};

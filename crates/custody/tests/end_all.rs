@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use snakepit_custody::{
-    Command, Config, CustodyEvent, ExitStatus, Run, SpawnError, WorkerProcess, end_all, stop_all,
+    Command, CustodyEvent, CustodyOptions, ExitStatus, Run, SpawnError, WorkerProcess, end_all, stop_all,
 };
 use support::{Home, lines_of, shell};
 
@@ -54,7 +54,8 @@ fn every_run_is_ended_at_the_same_time_and_refuses_spawns_afterwards() {
 fn a_stop_with_more_patience_is_cut_short() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = Home::new();
-    let run = home.open_with(&Config { cleanup_on_stop_timeout_ms: 60_000, ..Config::default() });
+    let run =
+        home.open_with(&CustodyOptions { cleanup_on_stop_timeout_ms: 60_000, ..CustodyOptions::default() });
     let worker = deaf_worker(&run);
     let events = run.events().unwrap();
     let began = Instant::now();
@@ -76,7 +77,8 @@ fn a_stop_with_more_patience_is_cut_short() {
 fn a_stop_of_one_run_is_cut_short_by_one_with_less_patience() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = Home::new();
-    let run = home.open_with(&Config { cleanup_on_stop_timeout_ms: 60_000, ..Config::default() });
+    let run =
+        home.open_with(&CustodyOptions { cleanup_on_stop_timeout_ms: 60_000, ..CustodyOptions::default() });
     let worker = deaf_worker(&run);
     let events = run.events().unwrap();
     let began = Instant::now();
@@ -96,9 +98,13 @@ fn stop_all_gives_each_run_the_time_that_it_is_configured_with() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let homes = [Home::new(), Home::new(), Home::new()];
     let configs = [
-        Config { cleanup_on_stop_timeout_ms: 200, ..Config::default() },
-        Config { cleanup_on_stop_timeout_ms: 1500, ..Config::default() },
-        Config { cleanup_on_stop: false, cleanup_on_stop_timeout_ms: 60_000, ..Config::default() },
+        CustodyOptions { cleanup_on_stop_timeout_ms: 200, ..CustodyOptions::default() },
+        CustodyOptions { cleanup_on_stop_timeout_ms: 1500, ..CustodyOptions::default() },
+        CustodyOptions {
+            cleanup_on_stop: false,
+            cleanup_on_stop_timeout_ms: 60_000,
+            ..CustodyOptions::default()
+        },
     ];
     let runs = [0, 1, 2].map(|index| homes[index].open_with(&configs[index]));
     let _workers = runs.each_ref().map(deaf_worker);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, test_kill_process, waitid};
 use snakepit_custody::{
-    self as custody, Command, Config, Containment, ExitStatus, OpenError, Rlimit, Run, RunLife, Tier,
+    self as custody, Command, Containment, CustodyOptions, ExitStatus, OpenError, Rlimit, Run, RunLife, Tier,
 };
 use support::{Home, lines_of, output_of, shell};
 
@@ -34,7 +34,7 @@ fn in_time<T: Send + 'static>(what: &str, wait: impl FnOnce() -> T + Send + 'sta
 fn a_host() {
     let Some(role) = std::env::var_os(ROLE) else { return };
     let state_dir = std::env::var_os(STATE).map(Into::into);
-    let run = Run::open(Config { state_dir, ..Config::default() }).unwrap();
+    let run = Run::open(CustodyOptions { state_dir, ..CustodyOptions::default() }).unwrap();
     for _ in 0..3 {
         // A worker and its child hold the host's output open as long as they live. Processes that a failing test leaves
         // end on their own, and hold no descriptor of the test runner.
@@ -296,7 +296,11 @@ fn limits_and_niceness_reach_the_worker_and_oom_score_is_refused_in_words() {
 fn the_tiers_of_linux_are_refused_with_a_reason() {
     let home = Home::new();
     for containment in [Containment::Namespace, Containment::Shim] {
-        let config = Config { containment, state_dir: Some(home.path().to_owned()), ..Config::default() };
+        let config = CustodyOptions {
+            containment,
+            state_dir: Some(home.path().to_owned()),
+            ..CustodyOptions::default()
+        };
         let error = Run::open(config).unwrap_err();
         assert!(matches!(&error, OpenError::Tier { reason, .. } if reason.contains("only Linux")), "{error}");
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::causes::with_causes;
 use crate::custody::{self, Run, WorkerId};
+use crate::error_text::with_causes;
 use crate::handle::Snakepit;
 use crate::logging::Logging;
 use crate::pool::{FirstStart, PoolOptions, PoolSet};
@@ -60,7 +60,7 @@ pub enum EngineError {
 pub struct Builder {
     pools: Vec<PoolOptions>,
     tools: Tools,
-    custody: custody::Config,
+    custody: custody::CustodyOptions,
     logging: Logging,
 }
 
@@ -72,7 +72,7 @@ impl Builder {
     }
 
     /// Sets how processes are kept in custody.
-    pub fn custody(mut self, config: custody::Config) -> Self {
+    pub fn custody(mut self, config: custody::CustodyOptions) -> Self {
         self.custody = config;
         self
     }

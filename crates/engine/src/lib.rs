@@ -19,7 +19,7 @@ pub mod lifecycle;
 mod running;
 mod shutdown_report;
 
-use snakepit_core::{CallError, StartError, causes, pool, tool};
+use snakepit_core::{CallError, StartError, error_text, pool, tool};
 use snakepit_custody as custody;
 use snakepit_telemetry as telemetry;
 use snakepit_telemetry::logging;

@@ -19,7 +19,7 @@ use crate::logging::somebody_says;
 use crate::pool::PoolSet;
 use crate::shutdown_report::ShutdownReport;
 use snakepit_core::StopWindow;
-use snakepit_core::causes::ignoring_panics;
+use snakepit_core::error_text::ignoring_panics;
 use snakepit_policy::time::after;
 
 /// The progress of an engine's shutdown.

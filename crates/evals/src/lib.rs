@@ -8,8 +8,8 @@
 //! The folders follow the path of a sample:
 //!
 //! - `plan`: what is evaluated. An [`EvalPlan`] runs the samples of a [`Dataset`] in each [`Experiment`].
-//! - `answer`: where answers come from. A [`Responder`] is a pool, the handler of a loop, or an async function.
-//! - `judge`: how an answer is judged. An [`Evaluator`] turns an answer into a [`Judgement`].
+//! - `responders`: where answers come from. A [`Responder`] is a pool, the handler of a loop, or an async function.
+//! - `evaluators`: how an answer is judged. An [`Evaluator`] turns an answer into a [`Judgement`].
 //! - `run`: how a sample becomes a record. An [`Evaluation`] asks directly. A [`RemoteEvaluation`] sends samples
 //!   through a mailbox to an [`EvalLoop`].
 //! - `record`: what is kept. A [`SampleRecord`] is the result of one sample in one experiment, including errors and
@@ -22,24 +22,24 @@
 //! re-exports this crate as `snakepit::evals`.
 #![forbid(unsafe_code)]
 
-mod answer;
 mod error;
-mod judge;
+mod evaluators;
 mod plan;
 mod record;
 mod report;
+mod responders;
 mod run;
 pub mod stats;
 
-pub use answer::Responder;
 pub use error::EvalError;
-pub use judge::{Evaluator, EvaluatorFunction, IntoJudgement, Judgement};
+pub use evaluators::{Evaluator, EvaluatorFunction, IntoJudgement, Judgement};
 pub use plan::{Dataset, EvalPlan, Experiment, Sample};
 pub use record::{EvalJournal, JournalContents, SampleOutcome, SampleRecord, SampleStage, Tokens};
 pub use report::{EvalReport, ExperimentComparison, ExperimentSummary, Methods, OutcomeCounts, Unscored};
+pub use responders::Responder;
 pub use run::{EvalLoop, EvalProgress, EvalRequest, Evaluation, RemoteEvaluation};
 
-use snakepit_core::{CallError, RemoteErrorKind, causes, pool};
+use snakepit_core::{CallError, RemoteErrorKind, error_text, pool};
 use snakepit_custody as custody;
 use snakepit_engine::Snakepit;
 use snakepit_loops as loops;

@@ -6,7 +6,7 @@
 //!
 //! The folders follow the path of a message:
 //!
-//! - `contract`: what every loop is, and how other code controls it.
+//! - `loop_control`: what every loop is, and how other code controls it.
 //! - `receive`: the task that receives messages, as many as there is room for.
 //! - `lease`: the messages that a run has received but not settled. Extends their leases.
 //! - `handle`: handlers, and what their errors mean.
@@ -19,20 +19,16 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod contract;
 #[doc(hidden)]
 pub mod failpoint;
 mod group;
 mod handle;
 mod health;
 mod lease;
+mod loop_control;
 mod receive;
 mod settle;
 
-pub use contract::{
-    Control, EndOrder, InFlight, InFlightGuard, Intake, LoopError, LoopOrders, LoopScope, RunGuard,
-    RunOptions, Runnable, SHUTDOWN_TIMEOUT, register_loop,
-};
 pub use group::{CrashPolicy, GroupEnd, GroupError, LoopGroup, RemainingMessages};
 pub use handle::{
     Beats, Boxed, Converted, HandlerFailure, IntoFailure, MainLoop, PoolLoop, PoolLoopOptions, beat,
@@ -40,11 +36,15 @@ pub use handle::{
 #[cfg(feature = "health")]
 pub use health::HealthServer;
 pub use health::{Heartbeat, IfStuck, LoopHealth, MessageHealth, Watchdog};
+pub use loop_control::{
+    Control, EndOrder, InFlight, InFlightGuard, Intake, LoopError, LoopOrders, LoopScope, RunGuard,
+    RunOptions, Runnable, SHUTDOWN_TIMEOUT, register_loop,
+};
 pub use settle::{ERROR_ATTRIBUTE, GiveUpAction, Replies};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use snakepit_core::{CallError, Pool, causes, nearest, pool};
+use snakepit_core::{CallError, Pool, error_text, pool, similar_names};
 use snakepit_engine::{Snakepit, lifecycle};
 use snakepit_mailbox as mailbox;
 use snakepit_protocol::value::Value;

@@ -13,7 +13,7 @@
 //! | `taint` | the cause of a worker's death | which slot and device the next worker gets |
 //! | `liveness` | heartbeats and CPU time | whether a worker is busy, waiting, stuck or stopped |
 //! | `recycling` | calls, age, idle time and memory of a worker | whether the worker is due for replacement |
-//! | `growth` | memory growth, and the commands that ran meanwhile | which command leaks |
+//! | `memory_growth` | memory growth, and the commands that ran meanwhile | which command leaks |
 //! | `sizing` | how long calls wait, and how many workers idle | how many workers the pool should have |
 //! | `limit` | how latency depends on concurrency | how many calls a worker gets at a time |
 //!
@@ -23,10 +23,10 @@
 #![expect(clippy::cast_precision_loss, reason = "nothing computed here needs to be exact beyond 2^52")]
 
 pub mod breaker;
-pub mod growth;
 pub mod jitter;
 pub mod limit;
 pub mod liveness;
+pub mod memory_growth;
 pub mod quarantine;
 pub mod recycling;
 pub mod restarts;

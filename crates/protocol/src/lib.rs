@@ -6,14 +6,14 @@
 //! - [`value`]: values and their bytes, which are the payload of frames;
 //! - [`frame`]: the header of a frame;
 //! - `outbox.rs`: frames that wait to be written ([`Outbox`]);
-//! - `harmless.rs`: makes foreign text safe to show ([`harmless()`]).
+//! - `terminal_text.rs`: makes foreign text safe to show ([`harmless()`]).
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod frame;
-mod harmless;
 mod outbox;
+mod terminal_text;
 pub mod value;
 
-pub use harmless::{harmless, is_obeyed};
 pub use outbox::Outbox;
+pub use terminal_text::{harmless, is_obeyed};

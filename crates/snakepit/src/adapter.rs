@@ -4,14 +4,14 @@
 //! `examples/adapter.rs`.
 
 pub use snakepit_adapters::Program;
-#[cfg(feature = "announce")]
-pub use snakepit_adapters::announce;
 #[cfg(feature = "grpc")]
 pub use snakepit_adapters::grpc::{self, GrpcWorker};
 #[cfg(feature = "http")]
 pub use snakepit_adapters::http;
 pub use snakepit_adapters::mock::{self, Mock};
 pub use snakepit_adapters::python::{self, PythonWorker};
+#[cfg(feature = "announce")]
+pub use snakepit_adapters::ready_line;
 #[cfg(feature = "stdio")]
 pub use snakepit_adapters::stdio;
 pub use snakepit_core::adapter::{

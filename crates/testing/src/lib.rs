@@ -11,7 +11,7 @@ pub mod mailboxes;
 
 use snakepit_core::{
     CallError, CancelGrace, Pool, PoolOptions, RemoteError, RemoteErrorKind, Restarts, StartError, Stuck,
-    WhenStuck, adapter, call, causes,
+    WhenStuck, adapter, call, error_text,
 };
 use snakepit_custody as custody;
 use snakepit_engine::{Builder, EngineError, Snakepit};

@@ -27,11 +27,11 @@ use tracing::dispatcher::Dispatch;
 use tracing::instrument::WithSubscriber;
 
 use super::codec::{ReplyCodec, RpcReply};
-use crate::announce::Address;
-use crate::causes::with_causes;
 use crate::custody;
+use crate::error_text::with_causes;
 use crate::listener::Listener;
 use crate::logging::quiet_subscriber;
+use crate::ready_line::Address;
 use crate::transport::Closed;
 
 /// The flow-control window of one stream. An unread stream uses this much of the host's memory before it blocks its

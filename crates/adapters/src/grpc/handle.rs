@@ -14,11 +14,11 @@ use super::channel::{self, Channel, RpcEnd};
 use super::link::GrpcLink;
 use super::messages::{self, CallReply, CallRequest, HelloReply, HelloRequest, ValueFormat, health};
 use crate::OnDrop;
-use crate::adapter::patience::{FAST_CLOCK, LAST_ANSWERS};
+use crate::adapter::timeouts::{FAST_CLOCK, LAST_ANSWERS};
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, is_reserved};
 use crate::call::{Call, CallError, CallId, Portion, RemoteError, RemoteErrorKind};
 use crate::custody;
-use crate::home::SocketDir;
+use crate::socket_dir::SocketDir;
 use crate::transport::{StackPipe, StackSignals, take_crash};
 use crate::value::Encoded;
 

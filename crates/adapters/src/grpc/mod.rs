@@ -27,12 +27,12 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use tonic::Code;
 
-use super::announce::{self, Address, Announced, Listens};
-use super::home::SocketDir;
 use super::json::Integers;
 use super::pids::own_number;
 use super::python::{ProcessLaunch, PythonWorker};
+use super::ready_line::{self, Address, Announced, Listens};
 use super::secret::secret;
+use super::socket_dir::SocketDir;
 use super::{Adapter, Handle, Introduction, Program, Spawner, StartError};
 use crate::custody::{self, Command};
 use crate::environment::Environment;
@@ -179,7 +179,7 @@ async fn greet(
     (home, stacks): (Option<SocketDir>, StackPipe),
 ) -> Result<GrpcHandle, StartError> {
     let Announced { process, announcement, .. } =
-        announce::start(spawner, command, Listens::Somewhere).await?;
+        ready_line::start(spawner, command, Listens::Somewhere).await?;
     let address = announcement.address.clone().unwrap_or(Address::Port(0));
     let max_frame = spawner.max_frame();
     let channel = match Channel::connect(&address, &process, secret, max_frame).await {

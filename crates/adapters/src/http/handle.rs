@@ -12,14 +12,14 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::answer::payload::{BodyError, Payload};
-use super::answer::pieces::{Pieces, StreamForm};
+use super::answer::stream_splitter::{StreamForm, StreamSplitter};
 use super::answer::{self, AnswerBody};
+use super::cancellation::RequestCancellation;
 use super::client::{Client, Connected, SendError};
-use super::flow::Flow;
-use super::place::Reserved;
+use super::listen_address::Reserved;
 use super::request::{Prepared, Requests};
 use crate::OnDrop;
-use crate::adapter::patience::{DEATH_AFTER_BREAK, LAST_ANSWERS};
+use crate::adapter::timeouts::{DEATH_AFTER_BREAK, LAST_ANSWERS};
 use crate::adapter::{AtWork, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Starts};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::custody;
@@ -54,7 +54,7 @@ pub(super) struct HttpHandle {
 struct RunningRequest {
     /// `None` while the task is being spawned.
     task: Option<AbortHandle>,
-    flow: Arc<Flow>,
+    cancellation: Arc<RequestCancellation>,
     /// Whether the task is over. The call then waits for the end of its worker.
     is_over: bool,
 }
@@ -96,9 +96,16 @@ impl HttpHandle {
     }
 
     /// Sends the request and reads the response. `credit` is present if the caller asked for a stream.
-    async fn ask(&self, prepared: Prepared, id: u64, credit: Option<&Credit>, flow: &Flow) -> RequestOutcome {
+    async fn ask(
+        &self,
+        prepared: Prepared,
+        id: u64,
+        credit: Option<&Credit>,
+        cancellation: &RequestCancellation,
+    ) -> RequestOutcome {
         let Prepared { request, reading } = prepared;
-        let (response, connected) = self.client.send(request, |carrier| flow.travels_by(carrier)).await?;
+        let (response, connected) =
+            self.client.send(request, |carrier| cancellation.travels_by(carrier)).await?;
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
             return Ok(Err(self.error(status, response, connected).await?));
@@ -114,7 +121,7 @@ impl HttpHandle {
             (AnswerBody::Stream(_), None) => Ok(body.value(Vec::new(), self.integers)),
             (body, asked) => {
                 if let (Some(form), Some(credit)) = (body.as_stream(), asked) {
-                    return self.stream(response, connected, form, (id, credit), flow).await;
+                    return self.stream(response, connected, form, (id, credit), cancellation).await;
                 }
                 let said = self.collect(response, connected).await?;
                 let value = said.and_then(|said| body.value(said, self.integers));
@@ -187,23 +194,23 @@ impl HttpHandle {
         connected: Connected,
         form: StreamForm,
         (id, credit): (u64, &Credit),
-        flow: &Flow,
+        cancellation: &RequestCancellation,
     ) -> RequestOutcome {
         // A worker in the middle of a stream notices a cancellation when it sends the next piece.
-        drop(flow.carrier().take());
+        drop(cancellation.carrier().take());
         let mut body = match Payload::of(response) {
             Ok(body) => body,
             Err(error) => return Ok(Err(error)),
         };
-        let mut pieces = Pieces::new(form, self.max_body);
+        let mut splitter = StreamSplitter::new(form, self.max_body);
         loop {
             let data = match body.next().await {
                 Ok(data) => data,
                 Err(error) => return self.unread(error).map(Err),
             };
             let is_over = data.is_none();
-            pieces.feed(&data.unwrap_or_default());
-            while let Some(piece) = pieces.next().or_else(|| if is_over { pieces.rest() } else { None }) {
+            splitter.feed(&data.unwrap_or_default());
+            while let Some(piece) = splitter.next().or_else(|| if is_over { splitter.rest() } else { None }) {
                 match answer::item(piece, self.integers) {
                     Ok(Some(item)) => {
                         self.held().item(id, item);
@@ -218,7 +225,7 @@ impl HttpHandle {
                 self.client.give_back(connected);
                 return Ok(Ok(Encoded::nil()));
             }
-            if pieces.waiting() > self.max_body {
+            if splitter.waiting() > self.max_body {
                 return Ok(Err(self.too_long()));
             }
         }
@@ -229,11 +236,11 @@ impl HttpHandle {
     async fn call_off(
         &self,
         asked: Pin<Box<dyn Future<Output = RequestOutcome> + Send + '_>>,
-        flow: &Flow,
+        cancellation: &RequestCancellation,
     ) -> RequestOutcome {
-        let carrier = flow.carrier().take();
+        let carrier = cancellation.carrier().take();
         match carrier {
-            None if !flow.is_sent() => {}
+            None if !cancellation.is_sent() => {}
             None => {
                 // The connection is closed in the middle of the response.
                 drop(asked);
@@ -325,13 +332,16 @@ impl Handle for HttpHandle {
             }
         };
         let id = call.id().get();
-        let flow = Arc::new(Flow::default());
+        let cancellation = Arc::new(RequestCancellation::default());
         let mut held = self.held();
-        match held.begin(call, RunningRequest { task: None, flow: Arc::clone(&flow), is_over: false }) {
+        match held.begin(
+            call,
+            RunningRequest { task: None, cancellation: Arc::clone(&cancellation), is_over: false },
+        ) {
             Begun::ToSend(begun) if begun.call.is_abandoned() => {
                 // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel
                 // it.
-                flow.cancelled.notify_one();
+                cancellation.cancelled.notify_one();
             }
             Begun::ToSend(_) => {}
             Begun::Kept => return,
@@ -348,10 +358,10 @@ impl Handle for HttpHandle {
         let worker = Arc::clone(&self);
         let task = self.runtime.spawn(async move {
             let mut asked: Pin<Box<dyn Future<Output = RequestOutcome> + Send + '_>> =
-                Box::pin(worker.ask(prepared, id, credit.as_deref(), &flow));
+                Box::pin(worker.ask(prepared, id, credit.as_deref(), &cancellation));
             let answered = tokio::select! {
                 biased;
-                () = flow.cancelled.notified() => None,
+                () = cancellation.cancelled.notified() => None,
                 outcome = &mut asked => Some(outcome),
             };
             let outcome = match answered {
@@ -359,7 +369,7 @@ impl Handle for HttpHandle {
                     drop(asked);
                     outcome
                 }
-                None => worker.call_off(asked, &flow).await,
+                None => worker.call_off(asked, &cancellation).await,
             };
             worker.conclude(id, outcome).await;
             worker.running(id, |running| running.is_over = true);
@@ -373,7 +383,7 @@ impl Handle for HttpHandle {
     }
 
     fn cancel(&self, call: CallId, _stage: CancelStage) {
-        self.running(call.get(), |running| running.flow.cancelled.notify_one());
+        self.running(call.get(), |running| running.cancellation.cancelled.notify_one());
         self.held().release_stream(call.get());
     }
 

@@ -9,15 +9,15 @@
 //! - `route.rs` describes the request of a command, and `template.rs` the arguments that it names.
 //! - `plan.rs` checks a route, and `request.rs` builds the request of a call.
 //! - `client.rs` holds the connections, and `stream.rs` is a socket that can be closed from outside.
-//! - `payload.rs` is the body of an answer, `pieces.rs` cuts streams into items, and `answer.rs` reads them.
-//! - `flow.rs` cancels requests, and `handle.rs` implements the contract with the pool.
-//! - `place.rs` chooses where a worker listens, and `readiness.rs` detects that it does.
+//! - `payload.rs` is the body of an answer, `stream_splitter.rs` cuts streams into items, and `answer.rs` reads them.
+//! - `cancellation.rs` cancels requests, and `handle.rs` implements the contract with the pool.
+//! - `listen_address.rs` chooses where a worker listens, and `readiness.rs` detects that it does.
 
 mod answer;
+mod cancellation;
 mod client;
-mod flow;
 mod handle;
-mod place;
+mod listen_address;
 mod readiness;
 mod request;
 mod stream;
@@ -26,17 +26,17 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use super::announce::{self, Address, Listens};
-use super::home::SocketDir;
 use super::listener::Listener;
 use super::python::ProcessLaunch;
+use super::ready_line::{self, Address, Listens};
 use super::secret::secret;
+use super::socket_dir::SocketDir;
 use super::{Adapter, Handle, Introduction, Program, Spawner, StartError};
 use crate::custody;
 use crate::environment::Environment;
 use client::Client;
 use handle::HttpHandle;
-use place::{ListenOffer, ListeningServer, Reserved, ToldAddress};
+use listen_address::{ListenOffer, ListeningServer, Reserved, ToldAddress};
 use request::{Requests, Routes};
 use snakepit_core::PoolOptions;
 
@@ -207,7 +207,7 @@ impl HttpAdapter {
             None => command,
         };
         let command = command.env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
-        let announced = announce::start_or(spawner, command, Listens::Somewhere, OTHER_WAY).await?;
+        let announced = ready_line::start_or(spawner, command, Listens::Somewhere, OTHER_WAY).await?;
         let said = announced.announcement;
         let introduction = said.introduction();
         let address = said.address.ok_or_else(|| spawner.fault("it does not say where it listens"))?;

@@ -12,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 use super::answer;
 use super::answer::payload::Payload;
 use super::client::{Client, SendError};
-use super::place::{ListeningServer, ToldAddress};
+use super::listen_address::{ListeningServer, ToldAddress};
 use super::request::Requests;
 use crate::adapter::{Spawner, StartError};
 use crate::custody;

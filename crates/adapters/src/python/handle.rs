@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::OnDrop;
-use crate::adapter::patience::LAST_ANSWERS;
+use crate::adapter::timeouts::LAST_ANSWERS;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Starts};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;

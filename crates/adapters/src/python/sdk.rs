@@ -7,8 +7,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::causes::with_causes;
 use crate::custody::{DirError, KeepError, Kept, Owner, PrivateDir};
+use crate::error_text::with_causes;
 use crate::telemetry::{Event, emit};
 
 const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use super::dialogue::Dialogue;
+use super::connection::StdioConnection;
 use crate::OnDrop;
-use crate::adapter::patience::LAST_ANSWERS;
+use crate::adapter::timeouts::LAST_ANSWERS;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Starts};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
@@ -15,17 +15,17 @@ use crate::value::Encoded;
 /// The handle of a stdio worker.
 pub(super) struct StdioHandle {
     process: custody::WorkerProcess,
-    dialogue: Arc<Dialogue>,
+    connection: Arc<StdioConnection>,
     introduction: Introduction,
 }
 
 impl StdioHandle {
     pub(super) fn new(
         process: custody::WorkerProcess,
-        dialogue: Arc<Dialogue>,
+        connection: Arc<StdioConnection>,
         introduction: Introduction,
     ) -> Self {
-        Self { process, dialogue, introduction }
+        Self { process, connection, introduction }
     }
 }
 
@@ -42,31 +42,31 @@ impl Handle for StdioHandle {
         if self.introduction.ignores(call.command()) {
             return call.finish(Ok(Encoded::nil()));
         }
-        self.dialogue.execute(call);
+        self.connection.execute(call);
     }
 
     fn cancel(&self, call: CallId, stage: CancelStage) {
         match stage {
-            CancelStage::Ask => self.dialogue.cancel(call.get()),
+            CancelStage::Ask => self.connection.cancel(call.get()),
             // The worker has no exception to raise. TERM follows.
             CancelStage::Raise => {}
         }
     }
 
     fn grant(&self, call: CallId, more: Portion) {
-        self.dialogue.grant(call, more);
+        self.connection.grant(call, more);
     }
 
     fn at_work(&self) -> Vec<AtWork> {
-        self.dialogue.at_work()
+        self.connection.at_work()
     }
 
     fn not_begun(&self) -> Vec<CallId> {
-        self.dialogue.not_begun()
+        self.connection.not_begun()
     }
 
     fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.dialogue.closed().await.to_string() }.boxed()
+        async { self.connection.closed().await.to_string() }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
@@ -74,17 +74,17 @@ impl Handle for StdioHandle {
             // The pool drops this future when its patience runs out, and the calls must be settled nevertheless.
             let _calls = OnDrop(|| {
                 let is_gone = self.process.try_wait().is_some();
-                self.dialogue.give_up(if is_gone { Starts::Known } else { Starts::Unknown });
+                self.connection.give_up(if is_gone { Starts::Known } else { Starts::Unknown });
             });
             if reason == Reason::Died {
                 // Answers that the worker gave before it died count. They were already read, or are in the pipe.
-                self.dialogue.hurry();
-                let _ = tokio::time::timeout(LAST_ANSWERS, self.dialogue.closed()).await;
+                self.connection.hurry();
+                let _ = tokio::time::timeout(LAST_ANSWERS, self.connection.closed()).await;
             }
             if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
-                self.dialogue.drain();
-                self.dialogue.closed().await;
-                if self.dialogue.holds_calls() {
+                self.connection.drain();
+                self.connection.closed().await;
+                if self.connection.holds_calls() {
                     // The worker may still start the calls that it has read.
                     self.process.exited().await;
                 }

@@ -1,9 +1,9 @@
 //! Workers that exchange lines of JSON on their standard streams (`spec/stdio.md`). A shell script can be one.
 //!
-//! `dialogue.rs` holds the calls and writes them, `stdin.rs` knows how much of that the worker has read, `reader.rs`
+//! `connection.rs` holds the calls and writes them, `stdin.rs` knows how much of that the worker has read, `reader.rs`
 //! reads the output, and `handle.rs` implements the contract with the pool.
 
-mod dialogue;
+mod connection;
 mod handle;
 mod reader;
 mod stdin;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::net::unix::pipe;
 
-use super::announce::{self, Listens};
 use super::lines::LineReader;
 use super::python::ProcessLaunch;
+use super::ready_line::{self, Listens};
 use super::{Adapter, Handle, Program, Spawner, StartError};
 use crate::environment::Environment;
-use dialogue::Dialogue;
+use connection::StdioConnection;
 use handle::StdioHandle;
 use snakepit_core::PoolOptions;
 
@@ -65,7 +65,7 @@ impl Adapter for StdioAdapter {
             let command = self.launch.start()?.env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
             let (process, stdout) = spawner.spawn_tapped(command, OwnedFd::from(stdin).into()).await?;
             let mut lines = LineReader::new(stdout, spawner.output(), spawner.max_frame()).map_err(system)?;
-            let said = announce::ready(&spawner, &process, &mut lines, Listens::Nowhere, "").await?;
+            let said = ready_line::ready(&spawner, &process, &mut lines, Listens::Nowhere, "").await?;
             match said.line.get("protocol") {
                 None => {}
                 Some(version) if version.as_u64() == Some(PROTOCOL) => {}
@@ -75,8 +75,8 @@ impl Adapter for StdioAdapter {
                 }
             }
             let introduction = said.introduction();
-            let dialogue = Dialogue::open(lines, writer, spawner.concurrency(), &introduction);
-            Ok(Arc::new(StdioHandle::new(process, dialogue, introduction)) as Arc<dyn Handle>)
+            let connection = StdioConnection::open(lines, writer, spawner.concurrency(), &introduction);
+            Ok(Arc::new(StdioHandle::new(process, connection, introduction)) as Arc<dyn Handle>)
         }
         .boxed()
     }

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::dialogue::Dialogue;
+use super::connection::StdioConnection;
 use crate::adapter::Streamed;
 use crate::call::{RemoteError, RemoteErrorKind};
 use crate::json;
@@ -46,7 +46,7 @@ enum ReaderStep {
 }
 
 /// Reads until the output ends. Returns the reason for the end.
-pub(super) async fn read(dialogue: &Dialogue, lines: &mut LineReader) -> String {
+pub(super) async fn read(connection: &StdioConnection, lines: &mut LineReader) -> String {
     loop {
         let line = match lines.next().await {
             Ok(Line::Object(line)) => line,
@@ -54,41 +54,41 @@ pub(super) async fn read(dialogue: &Dialogue, lines: &mut LineReader) -> String 
             Ok(Line::End) => return "it closed its standard output".into(),
             Err(error) => return format!("its standard output broke: {error}"),
         };
-        match hear(dialogue, &line) {
+        match hear(connection, &line) {
             Ok(ReaderStep::Message) => {}
-            Ok(ReaderStep::Item(call)) => dialogue.room(call).await,
+            Ok(ReaderStep::Item(call)) => connection.room(call).await,
             Ok(ReaderStep::Log) => lines.log_line(&line),
             Err(fault) => return fault,
         }
     }
 }
 
-fn hear(dialogue: &Dialogue, line: &[u8]) -> Result<ReaderStep, String> {
-    let wrong = match (dialogue.integers().first_unreadable(line), serde_json::from_slice::<WorkerLine>(line))
-    {
-        (None, Ok(message)) => return obey(dialogue, message),
-        (Some(number), _) => json::too_long(number),
-        (None, Err(error)) => error.to_string(),
-    };
+fn hear(connection: &StdioConnection, line: &[u8]) -> Result<ReaderStep, String> {
+    let wrong =
+        match (connection.integers().first_unreadable(line), serde_json::from_slice::<WorkerLine>(line)) {
+            (None, Ok(message)) => return obey(connection, message),
+            (Some(number), _) => json::too_long(number),
+            (None, Err(error)) => error.to_string(),
+        };
     // A line that begins like this is about a call. If it were ignored, the caller would wait forever.
     let Some(id) = named_id(line) else { return Ok(ReaderStep::Log) };
-    let Some((held, _)) = dialogue.take(id)? else { return Ok(ReaderStep::Log) };
+    let Some((held, _)) = connection.take(id)? else { return Ok(ReaderStep::Log) };
     let message = format!("the worker's answer cannot be read: {wrong}");
     held.finish(Err(RemoteError::new(RemoteErrorKind::BadValue, message)));
     Ok(ReaderStep::Log)
 }
 
-fn obey(dialogue: &Dialogue, message: WorkerLine) -> Result<ReaderStep, String> {
+fn obey(connection: &StdioConnection, message: WorkerLine) -> Result<ReaderStep, String> {
     let WorkerLine { id, result, error, item, end, progress } = message;
     if result.is_none() && error.is_none() && item.is_none() && !end && progress.is_none() {
         return Ok(ReaderStep::Log);
     }
     if let Some(progress) = progress
-        && let Some(held) = dialogue.state().calls.get(id)
+        && let Some(held) = connection.state().calls.get(id)
     {
         held.call.progress(progress.fraction, progress.text);
     }
-    let has_item = item.is_some_and(|item| take_item(dialogue, id, item));
+    let has_item = item.is_some_and(|item| take_item(connection, id, item));
     let outcome = match (error, result) {
         (Some(error), _) => Err(read_error(&error)),
         (None, Some(value)) => Ok(value),
@@ -96,7 +96,7 @@ fn obey(dialogue: &Dialogue, message: WorkerLine) -> Result<ReaderStep, String> 
         (None, None) => return Ok(if has_item { ReaderStep::Item(id) } else { ReaderStep::Message }),
     };
     // An answer to a call that the worker does not hold is dropped: the call was already answered, or never sent.
-    if let Some((held, service)) = dialogue.take(id)? {
+    if let Some((held, service)) = connection.take(id)? {
         if let (Some(_), Ok(value), false) = (held.call.stream_credit(), &outcome, end) {
             // The result of a command that does not stream becomes the only item.
             held.call.send_item(value.clone());
@@ -107,12 +107,12 @@ fn obey(dialogue: &Dialogue, message: WorkerLine) -> Result<ReaderStep, String> 
 }
 
 /// Passes on an item of a stream. Returns whether the caller asked for a stream.
-fn take_item(dialogue: &Dialogue, id: u64, item: Encoded) -> bool {
-    let streamed = dialogue.state().calls.item(id, item);
+fn take_item(connection: &StdioConnection, id: u64, item: Encoded) -> bool {
+    let streamed = connection.state().calls.item(id, item);
     match streamed {
         Streamed::Passed { .. } => true,
         Streamed::Unasked => {
-            dialogue.cancel(id);
+            connection.cancel(id);
             false
         }
         Streamed::Dropped => false,

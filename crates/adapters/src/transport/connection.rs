@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::closed::Closed;
 use super::frame::FrameKind;
-use super::hello::Hello;
+use super::hello_frame::Hello;
 use super::reader::{self, ReadyOutcome};
 use super::slate::Slate;
 use crate::adapter::host_tools::HostTools;

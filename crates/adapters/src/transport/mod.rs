@@ -2,13 +2,13 @@
 //!
 //! The files, in the order in which data passes them: [`connection`] holds the socket and the calls, and writes
 //! frames; [`reader`] reads frames and handles them; [`tools`] runs the tools that the worker calls; [`slate`] knows
-//! what a dead worker had begun; [`stacks`] asks a busy worker for its stacks, and [`beat`] asks it to prove that its
+//! what a dead worker had begun; [`stacks`] asks a busy worker for its stacks, and [`heartbeat`] asks it to prove that its
 //! code can run.
 
-mod beat;
 mod closed;
 mod connection;
-mod hello;
+mod heartbeat;
+mod hello_frame;
 mod log_text;
 mod reader;
 mod slate;
@@ -19,10 +19,10 @@ mod tools;
 
 use snakepit_protocol::frame;
 
-pub(crate) use beat::BeatPipe;
 pub(crate) use closed::Closed;
 pub(crate) use connection::Connection;
-pub(crate) use hello::Hello;
+pub(crate) use heartbeat::BeatPipe;
+pub(crate) use hello_frame::Hello;
 #[cfg(feature = "grpc")]
 pub(crate) use log_text::{beginning, log_text};
 pub(crate) use reader::{ReadyMessage, ReadyOutcome, Signals};

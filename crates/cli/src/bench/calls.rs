@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use snakepit::adapter::PythonWorker;
-use snakepit::custody::Config;
+use snakepit::custody::CustodyOptions;
 use snakepit::value::Blob;
 use snakepit::{CallError, Snakepit, args};
 
@@ -13,7 +13,7 @@ use super::{IN_FLIGHT, WORKERS};
 
 const WORKER: &str = include_str!("worker.py");
 
-pub(super) async fn start(config: Config) -> Result<Snakepit, Box<dyn Error>> {
+pub(super) async fn start(config: CustodyOptions) -> Result<Snakepit, Box<dyn Error>> {
     // The file is removed once the workers have read it.
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("worker.py");

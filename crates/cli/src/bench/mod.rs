@@ -87,7 +87,7 @@ struct BenchSummary {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<u8, CliFailure> {
-    let config = args.options.state.apply(custody::Config::default());
+    let config = args.options.state.apply(custody::CustodyOptions::default());
     let runtime = engine::runtime(Builder::new_multi_thread().worker_threads(2))?;
     let measured = runtime.block_on(async {
         let pit = calls::start(config).await?;

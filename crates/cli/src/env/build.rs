@@ -137,7 +137,7 @@ impl BuildReport {
 }
 
 /// Returns the environments to build, each with its pool, and the configuration of custody.
-fn wanted(args: &BuildArgs) -> Result<(Vec<(String, Environment)>, custody::Config), CliFailure> {
+fn wanted(args: &BuildArgs) -> Result<(Vec<(String, Environment)>, custody::CustodyOptions), CliFailure> {
     let names_packages =
         !args.requirements.is_empty() || args.requirements_file.is_some() || args.project.is_some();
     if !names_packages {
@@ -157,7 +157,7 @@ fn wanted(args: &BuildArgs) -> Result<(Vec<(String, Environment)>, custody::Conf
         (None, Some(project)) => environment.project(project),
         (None, None) => environment.requirements(args.requirements.iter().cloned()),
     };
-    Ok((vec![("env".into(), placed(args, environment))], custody::Config::default()))
+    Ok((vec![("env".into(), placed(args, environment))], custody::CustodyOptions::default()))
 }
 
 fn placed(args: &BuildArgs, environment: Environment) -> Environment {
@@ -167,7 +167,9 @@ fn placed(args: &BuildArgs, environment: Environment) -> Environment {
     }
 }
 
-fn of_configuration(args: &BuildArgs) -> Result<(Vec<(String, Environment)>, custody::Config), CliFailure> {
+fn of_configuration(
+    args: &BuildArgs,
+) -> Result<(Vec<(String, Environment)>, custody::CustodyOptions), CliFailure> {
     let path = args.config.as_deref();
     let config = load_config(path, "name a configuration with -c FILE, or packages to install")?;
     if let Some(name) = args.pool.as_deref().filter(|name| config.pool(name).is_none()) {

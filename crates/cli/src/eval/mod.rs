@@ -164,7 +164,7 @@ fn experiment(text: &str, command: &str) -> Result<Experiment, CliFailure> {
 /// The pools that answer and judge.
 pub(crate) struct EvalPools {
     pools: Vec<PoolOptions>,
-    custody: custody::Config,
+    custody: custody::CustodyOptions,
     /// The number of samples to ask at the same time.
     width: usize,
 }

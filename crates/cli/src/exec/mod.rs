@@ -13,8 +13,8 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use snakepit::custody::{
-    Command, Config, Containment, CustodyEvent, CustodyEvents, OpenError, Run, Session, SpawnError, Stdio,
-    TerminalUse, WorkerProcess,
+    Command, Containment, CustodyEvent, CustodyEvents, CustodyOptions, OpenError, Run, Session, SpawnError,
+    Stdio, TerminalUse, WorkerProcess,
 };
 
 use crate::shared::duration;
@@ -138,12 +138,12 @@ fn in_custody(args: &ExecArgs) -> Result<ExecReport, CliFailure> {
     Ok(outcome)
 }
 
-fn config(args: &ExecArgs, terminal: Option<&ControllingTerminal>) -> Config {
-    args.state.apply(Config {
+fn config(args: &ExecArgs, terminal: Option<&ControllingTerminal>) -> CustodyOptions {
+    args.state.apply(CustodyOptions {
         containment: args.tier.into(),
         cleanup_on_stop_timeout_ms: u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX),
         session: if terminal.is_some() { Session::Caller } else { Session::Own },
-        ..Config::default()
+        ..CustodyOptions::default()
     })
 }
 

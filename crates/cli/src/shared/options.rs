@@ -27,7 +27,7 @@ impl StateDirOption {
     }
 
     /// Overrides the directory of a configuration.
-    pub(crate) fn apply(&self, mut config: custody::Config) -> custody::Config {
+    pub(crate) fn apply(&self, mut config: custody::CustodyOptions) -> custody::CustodyOptions {
         if let Some(dir) = &self.state_dir {
             config.state_dir = Some(dir.clone());
         }

@@ -46,7 +46,7 @@ pub(crate) fn no_such_pool(path: Option<&Path>, config: &Config, name: &str) -> 
 /// A pool and the configuration of custody.
 pub(crate) struct CallTarget {
     pub(crate) pool: PoolOptions,
-    pub(crate) custody: custody::Config,
+    pub(crate) custody: custody::CustodyOptions,
 }
 
 impl CallTarget {
@@ -54,7 +54,7 @@ impl CallTarget {
         let stem = worker.file_stem().unwrap_or_default().to_string_lossy();
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let name: String = stem.chars().map(plain).take(LONGEST_NAME).collect();
-        Self { pool: pool.name(name), custody: custody::Config::default() }
+        Self { pool: pool.name(name), custody: custody::CustodyOptions::default() }
     }
 
     /// Creates the target for a Python file or module that uses the SDK.

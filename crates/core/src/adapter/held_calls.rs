@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{AtEnd, AtWork, ByNumber, CallStage, Credit, Starts};
+use super::{AtEnd, AtWork, CallStage, Credit, IdMap, Starts};
 use crate::call::{Call, CallId, Portion, RemoteError};
 use crate::value::Encoded;
 
@@ -172,7 +172,7 @@ impl<T> HeldCall<T> {
 /// ```
 #[derive(Debug)]
 pub struct HeldCalls<T = ()> {
-    calls: ByNumber<HeldCall<T>>,
+    calls: IdMap<HeldCall<T>>,
     /// The number of calls that the worker executes at the same time.
     concurrency: usize,
     next_turn: u64,
@@ -192,7 +192,7 @@ impl<T> HeldCalls<T> {
     /// Creates a table for a worker that executes this many calls at the same time.
     pub fn new(concurrency: usize) -> Self {
         Self {
-            calls: ByNumber::default(),
+            calls: IdMap::default(),
             concurrency,
             next_turn: 0,
             sent_through: 0,

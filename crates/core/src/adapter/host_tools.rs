@@ -13,8 +13,8 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use tokio::task::AbortHandle;
 
-use super::ByNumber;
 use super::Credit;
+use super::IdMap;
 use crate::call::{Portion, RemoteError, RemoteErrorKind};
 use crate::tool::ToolAnswer;
 use crate::value::{Encoded, ValueError};
@@ -116,7 +116,7 @@ struct ToolRun {
 /// The tools that run for one worker, by the ids that the worker chose.
 #[derive(Default)]
 pub struct HostTools {
-    runs: ByNumber<ToolRun>,
+    runs: IdMap<ToolRun>,
     bytes: usize,
     next_number: u64,
 }

@@ -5,15 +5,15 @@
 //! that was started, however the worker ended. A new adapter is a page of code: see `examples/adapter.rs`.
 //! [`HeldCalls`] keeps the calls of a worker that executes several at a time.
 
-mod by_number;
 mod call_stage;
 mod credit;
 mod held_calls;
 pub mod host_tools;
-pub mod patience;
+mod id_map;
 mod spawner;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod timeouts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use std::time::Duration;
 use futures_util::future::{self, BoxFuture};
 use serde::Deserialize;
 
-pub use by_number::ByNumber;
 pub use call_stage::{AtEnd, CallStage, Starts};
 pub use credit::Credit;
 pub use held_calls::{Begun, EndedCalls, HeldCall, HeldCalls, Streamed};
+pub use id_map::IdMap;
 pub use spawner::{Awaited, Spawner, StartError};
 
 use tokio::time::Instant;

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::batch::{Batch, BatchMember};
+use super::batch::Batch;
 use super::lease::{Holder, Lease};
+use super::progress::{CallEnd, CallPlace, Progress};
 use super::{CallError, CallId, Chain, Extras, Input, PoolCommand, Portion, QueueKey, RemoteError};
 use crate::telemetry::{Level, TraceContext, is_heard};
 use crate::value::Encoded;
@@ -291,38 +292,6 @@ impl Drop for Call {
             }
         }
     }
-}
-
-/// The progress of a call, as its worker reports it.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Progress {
-    /// The share that is done, between 0 and 1, if known.
-    pub fraction: Option<f64>,
-    /// A text for people.
-    pub text: Option<String>,
-}
-
-/// Where a call is.
-#[derive(Clone, Debug)]
-pub(crate) enum CallPlace {
-    Queued(QueueKey),
-    With(Arc<dyn Holder>),
-    /// At a worker, as a member of a batch.
-    InBatch(Arc<BatchMember>),
-}
-
-/// How a call ended.
-#[derive(Debug)]
-pub(crate) enum CallEnd {
-    /// The value. For a stream, the mark that it is complete.
-    Value(Encoded),
-    Failed(CallError),
-    /// The worker is gone, and its autopsy says why. Of calls that travelled together, `started` is how many were
-    /// started, if known.
-    Lost {
-        holder: Arc<dyn Holder>,
-        started: Option<usize>,
-    },
 }
 
 #[derive(Debug, Default)]

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
-use super::answer::{CallEnd, CallPlace, CallState, Progress};
+use super::answer::CallState;
 use super::lease::Holder;
+use super::progress::{CallEnd, CallPlace, Progress};
 use super::{Call, CallError, CallId, Extras, Input, PoolCommand, QueueKey, RemoteError, RemoteErrorKind};
 use crate::value::Encoded;
 
@@ -40,7 +41,7 @@ impl Underway {
 impl Drop for Underway {
     fn drop(&mut self) {
         self.put_down();
-        self.holder.batch_landed(&self.command, self.calls);
+        self.holder.batch_ended(&self.command, self.calls);
     }
 }
 
@@ -89,7 +90,7 @@ impl Call {
     }
 
     /// Loads members into the carrier, whose deadline becomes the latest of their deadlines.
-    pub(crate) fn board(&mut self, members: Vec<Self>, underway: Underway) {
+    pub(crate) fn load_members(&mut self, members: Vec<Self>, underway: Underway) {
         let batched = Arc::new(BatchMember {
             carrier: self.id,
             state: Arc::clone(&self.state),

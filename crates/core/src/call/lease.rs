@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::answer::CallEnd;
+use super::progress::CallEnd;
 use super::{Call, CallId, PoolCommand};
 use crate::value::Encoded;
 
@@ -38,7 +38,7 @@ pub(crate) trait Holder: Any + fmt::Debug + Send + Sync {
     /// Stops counting `beside` such calls.
     fn put_batch_down(&self, beside: usize);
     /// Records that a batch of `calls` calls has ended.
-    fn batch_landed(&self, command: &Arc<PoolCommand>, calls: usize);
+    fn batch_ended(&self, command: &Arc<PoolCommand>, calls: usize);
 }
 
 /// How much of a worker a call takes up.

@@ -8,6 +8,7 @@
 //! - `lease.rs`: its right to a place at a worker;
 //! - `batch.rs`: calls that travel together;
 //! - `answer.rs`: the call as its worker has it, and the state that it shares with its caller;
+//! - `progress.rs`: what that state says: where the call is, how far, and how it ended;
 //! - `credit.rs`: how much of a stream may follow;
 //! - `error/`: why a call failed.
 
@@ -21,9 +22,10 @@ pub(crate) mod estimate;
 mod id;
 mod input;
 pub(crate) mod lease;
+pub(crate) mod progress;
 pub(crate) mod queue_key;
 
-pub use answer::{Call, Progress};
+pub use answer::Call;
 pub use chain::{Chain, Link, MAX_NESTING};
 pub use command::Batching;
 pub(crate) use command::PoolCommand;
@@ -31,8 +33,9 @@ pub use credit::Portion;
 pub(crate) use error::ErrorClass;
 #[cfg(test)]
 pub(crate) use error::autopsy::crash;
-pub use error::{Autopsy, CallError, RemoteError, RemoteErrorKind, Verdict};
+pub use error::{Autopsy, CallError, OomVerdict, RemoteError, RemoteErrorKind};
 pub use id::CallId;
 pub(crate) use input::Extras;
 pub use input::Input;
+pub use progress::Progress;
 pub(crate) use queue_key::QueueKey;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::PoolInner;
-use crate::call::{Autopsy, Verdict};
+use crate::call::{Autopsy, OomVerdict};
 use crate::queue::CircuitScope;
 use crate::telemetry::{Event, code_and_signal, pid_number};
 
@@ -32,9 +32,9 @@ pub(crate) fn worker_died(pool: Arc<str>, autopsy: &Autopsy) -> Event {
         code,
         signal,
         oom: match autopsy.oom {
-            Verdict::Yes => Some(true),
-            Verdict::No => Some(false),
-            Verdict::Unknown => None,
+            OomVerdict::Yes => Some(true),
+            OomVerdict::No => Some(false),
+            OomVerdict::Unknown => None,
         },
         calls: autopsy.calls,
         age: autopsy.age,

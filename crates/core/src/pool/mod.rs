@@ -5,12 +5,12 @@
 //! `supervisor` decides how many workers there are. Knows workers only through [`crate::adapter::Handle`]: no adapter,
 //! no protocol.
 
-mod bounds;
+mod call_limits;
 mod command;
 mod directory;
-mod equipment;
 mod event;
 mod handle;
+mod hardware;
 pub(crate) mod options;
 pub(crate) mod outcomes;
 mod set;
@@ -25,9 +25,9 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
 pub(crate) use directory::PoolDirectory;
-pub(crate) use equipment::equipped;
 pub(crate) use event::{command_of, worker_died};
 pub use handle::Pool;
+pub(crate) use hardware::equipped;
 pub use options::{Affinity, CancelGrace, LostSessions, PoolOptions, PoolSettings, WarmUp};
 pub(crate) use outcomes::CallOutcome;
 pub use outcomes::Outcomes;
@@ -48,7 +48,7 @@ use crate::telemetry::EventOrigin;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
 use crate::worker::{HeldCount, OomDetector, Worker};
-use snakepit_policy::growth::Growth;
+use snakepit_policy::memory_growth::Growth;
 
 /// The state of a pool's workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ pub(crate) struct PoolInner {
     /// The current options. A reload may change them.
     config: ArcSwap<PoolOptions>,
     /// Those options that every call needs.
-    pub(crate) bounds: bounds::PoolBounds,
+    pub(crate) call_limits: call_limits::CallLimits,
     pub(crate) tools: Arc<Tools>,
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -151,7 +151,7 @@ impl PoolInner {
             growth: Mutex::default(),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
-            bounds: bounds::PoolBounds::of(&config),
+            call_limits: call_limits::CallLimits::of(&config),
             config: ArcSwap::from_pointee(config),
         })
     }
@@ -163,7 +163,7 @@ impl PoolInner {
     /// Adopts new settings after a reload. A worker keeps what it was started with until it is replaced.
     pub(crate) fn adopt(&self, config: &Arc<PoolOptions>) {
         self.scheduler().set_limit(config.queue_limit);
-        self.bounds.adopt(config);
+        self.call_limits.adopt(config);
         self.config.store(Arc::clone(config));
     }
 
@@ -185,27 +185,27 @@ impl PoolInner {
     }
 
     /// Stops giving calls to a worker, and stops counting it among those that serve, until it is taken back.
-    pub(crate) fn set_aside(self: &Arc<Self>, worker: &Arc<Worker>) {
-        let bound = self.scheduler().set_aside(worker);
+    pub(crate) fn drain_replaced(self: &Arc<Self>, worker: &Arc<Worker>) {
+        let bound = self.scheduler().drain_replaced(worker);
         for call in bound {
             self.requeue(call);
         }
     }
 
-    pub(crate) fn take_back(&self, worker: &Arc<Worker>) {
-        self.scheduler().take_back(worker);
+    pub(crate) fn end_drain(&self, worker: &Arc<Worker>) {
+        self.scheduler().end_drain(worker);
         self.feed(worker.index);
     }
 
     /// Stops giving calls to a worker that is far beyond its limits if `rests`, otherwise gives it calls again.
-    pub(crate) fn lay_off(self: &Arc<Self>, worker: &Arc<Worker>, rests: bool) {
+    pub(crate) fn drain_worn(self: &Arc<Self>, worker: &Arc<Worker>, rests: bool) {
         if rests {
-            let bound = self.scheduler().lay_off(worker);
+            let bound = self.scheduler().drain_worn(worker);
             for call in bound {
                 self.requeue(call);
             }
         } else {
-            self.take_back(worker);
+            self.end_drain(worker);
         }
     }
 
@@ -259,8 +259,8 @@ impl PoolInner {
             command: self.command(name),
             input: Input::One(arguments),
             // A worker that is busy for a long time is told late, not never.
-            timeout: self.bounds.call_timeout(),
-            queue_timeout: self.bounds.call_timeout(),
+            timeout: self.call_limits.call_timeout(),
+            queue_timeout: self.call_limits.call_timeout(),
             priority: i8::MAX,
             extras: None,
             began: None,

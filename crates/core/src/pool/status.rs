@@ -274,7 +274,7 @@ pub(crate) struct WorkerRow {
 impl WorkerRow {
     async fn measure(self) -> WorkerStatus {
         let Self { worker, state, reason, liveness } = self;
-        let vitals = worker.vitals(Pss::Skip).await;
+        let stats = worker.process_stats(Pss::Skip).await;
         let now = Instant::now();
         let at_work = |it: AtWork| CallAtWork {
             call: it.call.get(),
@@ -287,9 +287,9 @@ impl WorkerRow {
             reason,
             liveness: liveness.map(Into::into),
             at_work: worker.handle.at_work().into_iter().map(at_work).collect(),
-            rss: vitals.map(|vitals| vitals.rss_bytes),
-            cpu: vitals.map(|vitals| vitals.cpu),
-            processes: vitals.map(|vitals| vitals.processes),
+            rss: stats.map(|stats| stats.rss_bytes),
+            cpu: stats.map(|stats| stats.cpu),
+            processes: stats.map(|stats| stats.processes),
         }
     }
 }

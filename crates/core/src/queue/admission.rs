@@ -1,7 +1,7 @@
 //! Admission: which calls are admitted, repeated and counted. This is where a pool asks its policies about calls.
 //!
 //! A call is admitted with an [`AdmissionPermit`], and the holder of the permit reports how the call ended. That is the
-//! caller's side. The worker's side (`worker/suspects.rs`) records the deaths of workers, whether or not a caller is
+//! caller's side. The worker's side (`worker/suspected_calls.rs`) records the deaths of workers, whether or not a caller is
 //! still there.
 
 use std::fmt;

@@ -25,8 +25,8 @@ use super::QueueLimit;
 use super::scheduler::Scheduler;
 use crate::call::PoolCommand;
 use crate::call::QueueKey;
-use crate::call::answer::CallPlace;
 use crate::call::batch::{Batch, Underway};
+use crate::call::progress::CallPlace;
 use crate::call::{Call, Input};
 use crate::telemetry::TraceContext;
 use snakepit_policy::time::after;
@@ -60,10 +60,10 @@ struct Group {
     closes_at: Option<Instant>,
     /// Whether the batch timer checks the group at that time or earlier.
     watched: bool,
-    /// The number of batches that are with workers, including those in `landed`.
+    /// The number of batches that are with workers, including those in `ended`.
     underway: usize,
     /// The number of batches that are answered, but whose callers get a moment to call again.
-    landed: usize,
+    ended: usize,
     /// The most bytes that one batch may carry.
     most_bytes: usize,
 }
@@ -75,7 +75,7 @@ impl Group {
     }
 
     /// Returns an empty carrier with the queue key of the first call.
-    fn van_for(&self, command: &Arc<PoolCommand>) -> Option<Call> {
+    fn carrier_for(&self, command: &Arc<PoolCommand>) -> Option<Call> {
         let (key, first) = self.calls.first_key_value()?;
         Some(Call::carrier(Arc::clone(command), *key, first.queued_at))
     }
@@ -201,7 +201,7 @@ impl Scheduler {
     }
 
     fn send_or_wait(&mut self, command: &Arc<PoolCommand>) -> BatchStep {
-        self.place_van_first(command);
+        self.place_carrier_first(command);
         if let Some(carrier) = self.next_batch(command) {
             return BatchStep::Goes(carrier);
         }
@@ -223,18 +223,18 @@ impl Scheduler {
         if !group.is_due(size) {
             return None;
         }
-        let carrier = group.van_for(command)?;
+        let carrier = group.carrier_for(command)?;
         let key = carrier.key;
         // Calls with an earlier key are served first.
         let first = self.queue.first_key_value().is_none_or(|(other, _)| key < *other);
         if first && let Some((entry, _)) = self.choose(&carrier) {
             return Some(self.load(entry, carrier));
         }
-        self.queue_van(carrier);
+        self.queue_carrier(carrier);
         None
     }
 
-    fn queue_van(&mut self, carrier: Call) {
+    fn queue_carrier(&mut self, carrier: Call) {
         self.batches.group(&carrier.command).carrier = Some(carrier.key);
         self.batches.carriers += 1;
         self.queue.insert(carrier.key, carrier);
@@ -255,10 +255,10 @@ impl Scheduler {
         let group = self.batches.group(&command);
         let mut members = group.load(command.batch().unwrap_or(1));
         group.underway += 1;
-        let next = group.van_for(&command);
+        let next = group.carrier_for(&command);
         self.batches.waiting -= members.len();
         if let Some(next) = next {
-            self.queue_van(next);
+            self.queue_carrier(next);
         }
         let underway = Underway::new(worker, command, members.len());
         if members.len() == 1
@@ -268,7 +268,7 @@ impl Scheduler {
             call.batch = Some(Box::new(Batch::of_one(underway)));
             return self.assign(entry, call, false);
         }
-        carrier.board(members, underway);
+        carrier.load_members(members, underway);
         self.assign(entry, carrier, false)
     }
 
@@ -279,12 +279,12 @@ impl Scheduler {
         }
         let call = self.batches.groups.iter_mut().find_map(|group| group.remove(key))?;
         self.batches.waiting -= 1;
-        self.place_van_first(&call.command);
+        self.place_carrier_first(&call.command);
         Some(call)
     }
 
     /// Moves a queued carrier to the position of its group's first call, or removes it if the group is empty.
-    fn place_van_first(&mut self, command: &PoolCommand) {
+    fn place_carrier_first(&mut self, command: &PoolCommand) {
         let group = self.batches.group(command);
         let first = group.calls.first_key_value().map(|(key, _)| *key);
         let Some(stands) = group.carrier.filter(|stands| first != Some(*stands)) else { return };
@@ -292,16 +292,16 @@ impl Scheduler {
             && let Some(first) = first
         {
             carrier.key = first;
-            self.queue_van(carrier);
+            self.queue_carrier(carrier);
         }
     }
 
     /// Records that a batch was answered or lost. After a batch of one call, the next batch may go at once. The callers
     /// of a larger batch may call again together, so they get a moment to do so, until [`Scheduler::attend`].
-    pub(crate) fn lands(&mut self, command: &PoolCommand, calls: usize) {
+    pub(crate) fn batch_ended(&mut self, command: &PoolCommand, calls: usize) {
         let group = self.batches.group(command);
         if calls > 1 {
-            group.landed += 1;
+            group.ended += 1;
         } else {
             group.underway -= 1;
         }
@@ -310,11 +310,11 @@ impl Scheduler {
     /// Ends the moment in which callers may call again, and marks the group as overdue if its window has passed.
     pub(crate) fn attend(&mut self, command: &PoolCommand, now: Instant) {
         let group = self.batches.group(command);
-        group.underway -= std::mem::take(&mut group.landed);
+        group.underway -= std::mem::take(&mut group.ended);
         group.overdue |= group.closes_at.is_some_and(|time| time <= now);
     }
 
-    /// Returns when [`Scheduler::attend`] must be called next, unless a batch lands earlier.
+    /// Returns when [`Scheduler::attend`] must be called next, unless a batch ends earlier.
     pub(crate) fn watch(&mut self, command: &PoolCommand) -> Option<Instant> {
         let group = self.batches.group(command);
         let until = group.closes_at.filter(|_| group.carrier.is_none());

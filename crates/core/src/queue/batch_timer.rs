@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::batch::BatchStep;
 use super::placement::withhold;
 use super::{OfferResult, QueueLimit};
-use crate::call::answer::CallEnd;
 use crate::call::command::{BatchTimer, PoolCommand};
+use crate::call::progress::CallEnd;
 use crate::call::{Call, CallError, Input};
 use crate::pool::PoolInner;
 use snakepit_policy::quarantine::Admittance;
@@ -74,7 +74,7 @@ impl PoolInner {
 
     fn gather_with(self: &Arc<Self>, call: Call, limit: QueueLimit) -> Option<BatchRefusal> {
         let command = Arc::clone(&call.command);
-        let most_bytes = self.bounds.max_frame();
+        let most_bytes = self.call_limits.max_frame();
         let gathered = self.scheduler().gather(call, limit, most_bytes, Instant::now());
         match gathered {
             BatchStep::Goes(carrier) => {
@@ -106,8 +106,8 @@ impl PoolInner {
     }
 
     /// Records that a batch of `calls` calls was answered or lost.
-    pub(crate) fn lands(self: &Arc<Self>, command: &Arc<PoolCommand>, calls: usize) {
-        self.scheduler().lands(command, calls);
+    pub(crate) fn batch_ended(self: &Arc<Self>, command: &Arc<PoolCommand>, calls: usize) {
+        self.scheduler().batch_ended(command, calls);
         if calls > 1 {
             self.ring(command);
         } else {

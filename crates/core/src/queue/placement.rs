@@ -7,9 +7,10 @@ use super::dispatch::Dispatch;
 use super::session::{SessionClaim, SessionVisit};
 use crate::adapter::Reason;
 use crate::call::QueueKey;
-use crate::call::answer::{CallPlace, CallState};
+use crate::call::answer::CallState;
 use crate::call::batch::BatchMember;
 use crate::call::lease::Load;
+use crate::call::progress::CallPlace;
 use crate::call::{Call, CallError, Extras, Input};
 use crate::pool::{Affinity, EMPTY, LostSessions, PoolInner};
 use crate::telemetry::{Event, Level, emit_with};
@@ -75,7 +76,7 @@ impl PoolInner {
     #[inline]
     pub(crate) fn submit_alone(self: &Arc<Self>, mut call: Call, limit: QueueLimit) -> Result<(), CallError> {
         let placement = match call.extras.as_deref_mut() {
-            Some(extras) if extras.session.is_some() => self.wish_of_session(extras)?,
+            Some(extras) if extras.session.is_some() => self.placement_of_session(extras)?,
             _ => Placement::Any,
         };
         self.submit_to(call, placement, limit)
@@ -134,7 +135,7 @@ impl PoolInner {
         }
     }
 
-    fn wish_of_session(&self, extras: &mut Extras) -> Result<Placement, CallError> {
+    fn placement_of_session(&self, extras: &mut Extras) -> Result<Placement, CallError> {
         let visited = self.sessions.visit(extras.session.as_deref().unwrap_or_default());
         let (visit, in_use) = visited.ok_or_else(|| CallError::TooManySessions {
             pool: self.name.to_string(),
@@ -150,9 +151,9 @@ impl PoolInner {
         }
         Ok(match visit {
             SessionVisit::New | SessionVisit::Unserved => Placement::Any,
-            SessionVisit::Lost(worker) => self.wish_of_lost(extras, &worker)?,
+            SessionVisit::Lost(worker) => self.placement_of_lost(extras, &worker)?,
             SessionVisit::At(worker) if !self.scheduler().serves(&worker) => {
-                self.wish_of_lost(extras, worker.id.as_str())?
+                self.placement_of_lost(extras, worker.id.as_str())?
             }
             SessionVisit::At(worker) => match self.config().affinity {
                 Affinity::Hint => Placement::Rather(worker.index),
@@ -163,7 +164,7 @@ impl PoolInner {
     }
 
     /// Decides where a call goes if the worker of its session is gone.
-    fn wish_of_lost(&self, extras: &Extras, worker: &str) -> Result<Placement, CallError> {
+    fn placement_of_lost(&self, extras: &Extras, worker: &str) -> Result<Placement, CallError> {
         let config = self.config();
         if config.affinity == Affinity::Hint || config.lost_sessions == LostSessions::Move {
             return Ok(Placement::Any);
@@ -251,7 +252,7 @@ impl PoolInner {
             CallWear::Due => self.attention.notify_one(),
             CallWear::Twice => {
                 // Here and not in the supervisor: the worker would get many more calls before the supervisor looks.
-                worker.pool.lay_off(&worker, true);
+                worker.pool.drain_worn(&worker, true);
                 self.attention.notify_one();
             }
         }

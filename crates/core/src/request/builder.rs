@@ -13,7 +13,7 @@ use super::pending::{CallPlan, PendingCall};
 use super::retry::RetryState;
 use super::telemetry::tell_refusal;
 use crate::call::PoolCommand;
-use crate::call::answer::Progress;
+use crate::call::progress::Progress;
 use crate::call::{CallError, Extras, Input};
 use crate::call::{Chain, MAX_NESTING};
 use crate::pool::{self, Pool};
@@ -83,12 +83,13 @@ impl CallOptions {
             })?;
         let again = self.idempotent.then(|| RetryState::new(&input, self.extras.as_deref(), self.priority));
         let streams = self.extras.as_ref().is_some_and(|extras| extras.stream.is_some());
-        let default = if streams { pool.bounds.stream_timeout() } else { pool.bounds.call_timeout() };
+        let default =
+            if streams { pool.call_limits.stream_timeout() } else { pool.call_limits.call_timeout() };
         let plan = CallPlan {
             command: self.command,
             input: Input::One(input),
             timeout: self.timeout.unwrap_or(default),
-            queue_timeout: self.queue_timeout.unwrap_or_else(|| pool.bounds.queue_timeout()),
+            queue_timeout: self.queue_timeout.unwrap_or_else(|| pool.call_limits.queue_timeout()),
             priority: self.priority,
             extras: self.extras,
             began: None,

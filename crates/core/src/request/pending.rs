@@ -16,7 +16,8 @@ pub(crate) use super::timeout::LateCall;
 use super::timeout::TimedOutCall;
 use crate::call::PoolCommand;
 use crate::call::QueueKey;
-use crate::call::answer::{CallEnd, CallState, Progress};
+use crate::call::answer::CallState;
+use crate::call::progress::{CallEnd, Progress};
 use crate::call::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
 use crate::pool::{self, AUTOPSY_PATIENCE, CallOutcome};
 use crate::queue::{AdmissionPermit, Location, Placement, QueueLimit};
@@ -148,7 +149,7 @@ impl PendingCall {
         submit: impl FnOnce(&Arc<pool::PoolInner>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
         let length = plan.length();
-        let most = pool.bounds.max_frame();
+        let most = pool.call_limits.max_frame();
         if length > most {
             let message = format!("they are {length} bytes long, and max_frame is {most}");
             let source = ValueError::unsendable(message);

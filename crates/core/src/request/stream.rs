@@ -15,8 +15,8 @@ use tokio::time::Sleep;
 
 use super::builder::{CallOptions, common_options};
 use super::pending::{CallEvent, LateCall, PendingCall};
-use crate::call::answer::CallEnd;
-use crate::call::answer::Progress;
+use crate::call::progress::CallEnd;
+use crate::call::progress::Progress;
 use crate::call::{CallError, Portion};
 use crate::pool::Pool;
 use crate::value::{Encoded, ValueError};

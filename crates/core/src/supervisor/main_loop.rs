@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
+use super::periodic_checks::{CheckNotes, WorkerLook};
 use super::reload::Reload;
-use super::rounds::{RoundNotes, WorkerLook};
 use super::worker_task::{TaskEnd, WorkerStart, tell_of_session_end};
 use super::{Generation, SupervisorCommand};
 use crate::adapter::{Reason, StartError};
@@ -54,7 +54,7 @@ pub(super) struct SupervisedWorker {
     /// Whether the worker is so far beyond its term that it gets no more calls.
     pub(super) is_worn_out: bool,
     pub(super) term: Term,
-    pub(super) notes: RoundNotes,
+    pub(super) notes: CheckNotes,
     /// Whether the worker has answered a call, or has lived long enough.
     pub(super) proved: bool,
 }
@@ -184,7 +184,7 @@ impl Supervisor {
         loop {
             self.wake_up();
             self.believe();
-            self.make_rounds();
+            self.run_periodic_checks();
             self.give_up_start();
             self.fill_up();
             self.trim();
@@ -314,7 +314,7 @@ impl Supervisor {
         // A reload succeeds when its youngest worker has lived long enough.
         let youngest = self.serving.values().map(|member| member.worker.ready_at + SHORT_LIFE).max();
         let proof = youngest.filter(|at| self.reload.is_some() && *at > now);
-        self.pause_until.into_iter().chain(replacement).chain(proof).chain(self.next_round()).min()
+        self.pause_until.into_iter().chain(replacement).chain(proof).chain(self.next_check()).min()
     }
 
     /// Returns a place for one more worker, if it may be started now. Otherwise records when to try again.
@@ -428,7 +428,7 @@ impl Supervisor {
                 let name = worker.id.as_str();
                 self.shared.announce(|pool| Event::WorkerReady { pool, worker: name.into(), took: after });
                 let term = worker.term;
-                let notes = RoundNotes::default();
+                let notes = CheckNotes::default();
                 let (is_worn_out, proved) = (false, false);
                 self.serving.insert(
                     worker.index,

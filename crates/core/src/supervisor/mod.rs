@@ -1,14 +1,14 @@
 //! The supervisor of a pool: it decides how many workers there are, and replaces workers that are gone or due.
 //!
 //! One loop (`main_loop`) owns the state. Workers live in tasks of their own (`worker_task`) and report to the loop; no
-//! other code counts them. The loop's other duties are in `retirement`, `worker_end`, `reload`, `rounds` and
+//! other code counts them. The loop's other duties are in `removal`, `worker_end`, `reload`, `periodic_checks` and
 //! `telemetry`.
 
-mod blame;
+mod external_kill;
 mod main_loop;
+mod periodic_checks;
 mod reload;
-mod retirement;
-mod rounds;
+mod removal;
 mod stop_window;
 mod telemetry;
 mod worker_end;

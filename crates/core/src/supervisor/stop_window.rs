@@ -26,7 +26,7 @@ pub struct StopWindow {
 }
 
 impl StopWindow {
-    /// Opens a window now. `grace` comes from [`custody::Config::grace`](crate::custody::Config::grace).
+    /// Opens a window now. `grace` comes from [`custody::CustodyOptions::grace`](crate::custody::CustodyOptions::grace).
     pub fn open(grace: Duration) -> Self {
         let now = Instant::now();
         Self { term_at: after(now, grace / 2), kill_at: after(now, grace) }

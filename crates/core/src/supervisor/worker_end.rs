@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError};
 use tokio::time::Instant;
 
-use super::blame::{died_from_outside, failed_from_outside};
+use super::external_kill::{died_from_outside, failed_from_outside};
 use super::main_loop::{SupervisedWorker, Supervisor, WorkerReport};
 use super::reload::ReloadError;
 use super::worker_task::TaskEnd;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::{Worker, WorkerOrder};
 use crate::adapter::{CancelStage, Reason};
-use crate::call::answer::{CallEnd, CallState};
+use crate::call::answer::CallState;
+use crate::call::progress::CallEnd;
 use crate::call::{CallError, CallId};
 use crate::pool;
 use crate::queue::Location;

@@ -21,10 +21,10 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Autopsy, Verdict, Worker, WorkerOrder, has_ended, locked};
+use super::{Autopsy, OomVerdict, Worker, WorkerOrder, has_ended, locked};
 use crate::adapter::Reason;
-use crate::causes::ignoring_panics;
 use crate::custody::{self, ExitStatus};
+use crate::error_text::ignoring_panics;
 use crate::pool::AUTOPSY_PATIENCE;
 use crate::supervisor::StopWindow;
 
@@ -140,7 +140,7 @@ impl Drop for AbandonedWorker {
         let Some(worker) = self.0.take() else { return };
         let why = "the runtime of its engine was dropped";
         let seen = worker.first_look();
-        worker.set_autopsy(Arc::new(Autopsy { fault: Some(why.into()), oom: Verdict::No, ..seen }));
+        worker.set_autopsy(Arc::new(Autopsy { fault: Some(why.into()), oom: OomVerdict::No, ..seen }));
         // Polling the termination once and dropping it gives up the held calls. If it was begun before, that future has
         // been dropped by now, too.
         ignoring_panics(|| {
@@ -270,7 +270,7 @@ async fn publish_autopsy(worker: &Worker, reason: &Reason, stack: Option<String>
     let seen = worker.first_look();
     let oom = match &fault {
         None => memory_verdict(worker, &seen).await,
-        Some(_) => Verdict::No,
+        Some(_) => OomVerdict::No,
     };
     let autopsy = Arc::new(Autopsy { fault, oom, stack: stack.or(seen.stack.clone()), ..seen });
     // Before the death becomes known, so that a caller who repeats the call finds it among the suspects.
@@ -279,12 +279,12 @@ async fn publish_autopsy(worker: &Worker, reason: &Reason, stack: Option<String>
 }
 
 /// Returns whether the kernel killed the worker for lack of memory. Asks only if SIGKILL ended the worker.
-async fn memory_verdict(worker: &Worker, seen: &Autopsy) -> Verdict {
+async fn memory_verdict(worker: &Worker, seen: &Autopsy) -> OomVerdict {
     let killed = Some(ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()));
     let Some(pid) = seen.pid.filter(|_| seen.exit.map(|exit| exit.status) == killed) else { return seen.oom };
     let teller = worker.pool.oom.clone();
     let asked = tokio::task::spawn_blocking(move || teller.verdict(pid.as_raw()));
-    asked.await.unwrap_or(Verdict::Unknown)
+    asked.await.unwrap_or(OomVerdict::Unknown)
 }
 
 /// Sends TERM, and waits for the rest of the window until the engine's KILL.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Worker;
-use crate::call::answer::{CallEnd, CallState};
+use crate::call::answer::CallState;
 use crate::call::lease::{Holder, Lease, Load};
+use crate::call::progress::CallEnd;
 use crate::call::{Call, PoolCommand};
 use crate::value::Encoded;
 
@@ -72,8 +73,8 @@ impl Holder for Worker {
         self.put_batched_down(beside);
     }
 
-    fn batch_landed(&self, command: &Arc<PoolCommand>, calls: usize) {
-        self.pool.lands(command, calls);
+    fn batch_ended(&self, command: &Arc<PoolCommand>, calls: usize) {
+        self.pool.batch_ended(command, calls);
     }
 }
 

@@ -9,10 +9,10 @@ mod holder;
 mod lines;
 mod output;
 mod output_tail;
-mod suspects;
-mod vitals;
+mod process_stats;
+mod suspected_calls;
+mod testing;
 mod watch;
-mod watched;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,18 +23,18 @@ use rustix::process::Signal;
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::Instant;
 
-pub(crate) use crate::call::{Autopsy, Verdict};
+pub(crate) use crate::call::{Autopsy, OomVerdict};
 pub(crate) use cancel::abandon;
 pub(crate) use end::{EndTimes, GOODBYE, WorkerEnding, process_ended, tend};
 pub(crate) use held_count::HeldCount;
 pub use lines::Lines;
 pub use output::{OpenStream, Output, OutputLine};
-pub use vitals::family_of;
-use vitals::is_stopped;
-pub(crate) use vitals::{OomDetector, Pss, has_ended};
-pub(crate) use watch::Watch;
+pub use process_stats::family_of;
+use process_stats::is_stopped;
+pub(crate) use process_stats::{OomDetector, Pss, has_ended};
 #[doc(hidden)]
-pub use watched::WatchedWorker;
+pub use testing::WatchedWorker;
+pub(crate) use watch::Watch;
 
 use crate::adapter::{Handle, Reason};
 use crate::call::CallId;
@@ -89,7 +89,7 @@ pub(crate) struct Worker {
     /// When the worker's process was stopped, if it is stopped.
     halted: Mutex<Option<Instant>>,
     terminated: AtomicBool,
-    suspects: Mutex<suspects::Suspects>,
+    suspects: Mutex<suspected_calls::Suspects>,
 }
 
 /// The parameters that a worker was started with.
@@ -323,8 +323,8 @@ impl Worker {
         let exit = process.and_then(custody::WorkerProcess::try_wait);
         let signal = signal_of(exit);
         let oom = match (exit, signal) {
-            (None, _) | (_, Some(Signal::KILL)) => Verdict::Unknown,
-            (Some(_), _) => Verdict::No,
+            (None, _) | (_, Some(Signal::KILL)) => OomVerdict::Unknown,
+            (Some(_), _) => OomVerdict::No,
         };
         let (output, stack) = self.printed_since(self.output.begun(), signal);
         let most = exit.map_or(0, |exit| exit.max_rss_kib * 1024);

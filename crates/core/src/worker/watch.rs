@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Worker;
-use super::vitals::{Pss, Vitals};
+use super::process_stats::{ProcessStats, Pss};
 use snakepit_policy::liveness::{Beat, LifeSigns, Liveness, LivenessJudge};
 
 /// How long a call must run before the worker is asked for a beat.
@@ -40,10 +40,10 @@ struct AskedBeat {
 
 impl Watch {
     /// Looks at the worker, and asks for the beat that the next look checks.
-    pub(crate) async fn look(&mut self, worker: &Worker) -> (Liveness, Option<Vitals>) {
-        let vitals = worker.vitals(Pss::Skip).await;
-        if let Some(vitals) = &vitals {
-            worker.note_rss(vitals.rss_bytes);
+    pub(crate) async fn look(&mut self, worker: &Worker) -> (Liveness, Option<ProcessStats>) {
+        let stats = worker.process_stats(Pss::Skip).await;
+        if let Some(stats) = &stats {
+            worker.note_rss(stats.rss_bytes);
         }
         let now = Instant::now();
         let at_work = worker.handle.at_work().iter().map(|it| it.since).min();
@@ -55,14 +55,14 @@ impl Watch {
         let look = LifeSigns {
             has_call_since,
             beat: self.beat(worker, now),
-            cpu_ticks_moved: self.ticks_moved(vitals.as_ref()),
-            process_state: vitals.as_ref().map_or_else(|| state_unseen(worker), |it| it.state),
+            cpu_ticks_moved: self.ticks_moved(stats.as_ref()),
+            process_state: stats.as_ref().map_or_else(|| state_unseen(worker), |it| it.state),
         };
         let liveness = self.judge.judge(&look, now);
         if has_call_since.is_some_and(|time| time >= LONG_CALL) {
             self.ask(worker, now);
         }
-        (liveness, vitals)
+        (liveness, stats)
     }
 
     fn beat(&mut self, worker: &Worker, now: Instant) -> Beat {
@@ -84,8 +84,8 @@ impl Watch {
         }
     }
 
-    fn ticks_moved(&mut self, vitals: Option<&Vitals>) -> u64 {
-        let Some(now) = vitals.map(|it| it.cpu) else { return 0 };
+    fn ticks_moved(&mut self, stats: Option<&ProcessStats>) -> u64 {
+        let Some(now) = stats.map(|it| it.cpu) else { return 0 };
         let before = self.cpu.replace(now).unwrap_or(now);
         (now.saturating_sub(before).as_millis() / TICK.as_millis()) as u64
     }
@@ -99,14 +99,14 @@ fn state_unseen(worker: &Worker) -> char {
 
 impl Worker {
     /// Returns what the kernel reports about the worker and all processes that it started.
-    pub(crate) async fn vitals(&self, pss: Pss) -> Option<Vitals> {
+    pub(crate) async fn process_stats(&self, pss: Pss) -> Option<ProcessStats> {
         let process = self.handle.process()?;
         let (worker, shim) = (process.pid(), process.own_shim());
         let oom = self.pool.oom.clone();
         let read = tokio::task::spawn_blocking(move || {
             // The kernel log is a ring buffer that must be read often enough.
             oom.catch_up();
-            Vitals::read(worker, shim, pss)
+            ProcessStats::read(worker, shim, pss)
         });
         read.await.ok().flatten()
     }

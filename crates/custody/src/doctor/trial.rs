@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::link::keeper_setup::KEEPER_FILE;
 use crate::state::error_chain;
 use crate::{
-    Command, Config, Containment, ExitStatus, OpenError, Run, RunId, SpawnError, Stdio, WorkerProcess,
+    Command, Containment, CustodyOptions, ExitStatus, OpenError, Run, RunId, SpawnError, Stdio, WorkerProcess,
 };
 
 /// How long the trial program, which does nothing, may take.
@@ -23,12 +23,12 @@ const STATUS: i32 = 2;
 /// Checks whether workers can be started in this tier; if not, returns the step that failed and the reason.
 pub(crate) fn run(containment: Containment) -> Result<(), String> {
     let dir = TrialDir::make()?;
-    let config = Config {
+    let config = CustodyOptions {
         containment,
         state_dir: Some(dir.0.clone()),
         cleanup_on_stop_timeout_ms: 0,
         reap_interval: Duration::ZERO,
-        ..Config::default()
+        ..CustodyOptions::default()
     };
     let run = Run::open(config).map_err(|error| match error {
         // Leaves out the advice to run the doctor.

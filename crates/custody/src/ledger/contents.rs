@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::record::{Record, RecordDamage, RecordKind, SLOT};
 #[cfg(not(portable))]
-use super::{opening, record};
+use super::{opening_record, record};
 
 /// How many damaged records are named individually.
 const NAMED_DAMAGES: usize = 8;
@@ -60,14 +60,14 @@ impl LedgerContents {
     /// Returns the digest of the host's cgroups, or 0 if it is unknown.
     #[cfg(not(portable))]
     pub(crate) fn host_cgroups(&self) -> u64 {
-        self.open.as_ref().map_or(0, |open| opening::cgroups(&open.text))
+        self.open.as_ref().map_or(0, |open| opening_record::cgroups(&open.text))
     }
 
     /// Returns the recorded ancestors of the host, the nearest first. Living ancestors may have adopted orphans of the
     /// run.
     #[cfg(not(portable))]
     pub(crate) fn ancestors(&self) -> Vec<record::ProcessIdentity> {
-        self.open.as_ref().map_or_else(Vec::new, |open| opening::ancestors(&open.text))
+        self.open.as_ref().map_or_else(Vec::new, |open| opening_record::ancestors(&open.text))
     }
 
     /// Returns any record, for the fields that all records of a run share.

@@ -14,11 +14,11 @@ use crate::reap::reaper::{self, OtherReapers};
 use crate::reap::report::announce;
 use crate::reap::sweep::{self, DeadRun, sweep};
 use crate::run::event::CustodyEvent;
-use crate::run::inner::{KeeperState, RunInner, WorkerTable};
+use crate::run::shared_state::{KeeperState, RunInner, WorkerTable};
 use crate::run::startup;
 use crate::serve::exit::Exit;
 use crate::state::{file_limit, write_records};
-use crate::{Config, LedgerSync, Pid, Session};
+use crate::{CustodyOptions, LedgerSync, Pid, Session};
 
 use super::keeper_link::{KeeperChild, KeeperLink};
 use super::keeper_setup::KeeperSetup;
@@ -153,7 +153,7 @@ fn attempt(stage: SpawnStage) -> &'static str {
     }
 }
 
-fn init(run: &RunInner, config: &Config, next_slot: u64) -> KeeperInit {
+fn init(run: &RunInner, config: &CustodyOptions, next_slot: u64) -> KeeperInit {
     let failpoints = if cfg!(feature = "failpoints") {
         std::env::var("SNAKEPIT_FAILPOINTS").unwrap_or_default().into_bytes()
     } else {

@@ -5,11 +5,11 @@
 
 use std::mem::{align_of, offset_of, size_of};
 
-#[path = "numbers.rs"]
+#[path = "libc_abi.rs"]
 #[expect(dead_code, reason = "the keeper uses what is only compared here")]
-mod numbers;
+mod libc_abi;
 
-use numbers as ours;
+use libc_abi as ours;
 
 /// Fails the build if the numbers differ.
 macro_rules! same {

@@ -6,7 +6,7 @@
 //! `keeper/` is a second, smaller keeper. This folder must not know more of the library than the files that it
 //! replaces.
 //!
-//! Two files serve both the library and the keeper: `numbers` (the system's constants and structures, which
+//! Two files serve both the library and the keeper: `libc_abi` (the system's constants and structures, which
 //! `libc_check` compares with the libc crate) and `process_state` (what the system reports about a pid).
 
 mod libc_check;

@@ -13,7 +13,7 @@ use crate::state::run_name::RunName;
 use crate::state::{RunDir, StateDir, error_chain, is_unborn};
 use crate::{Pid, Tier, WorkerId};
 
-use super::life::{RunLife, life};
+use super::liveness::{RunLife, life};
 
 /// A run in the ledger.
 #[derive(Clone, Debug)]

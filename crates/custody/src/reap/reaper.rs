@@ -17,9 +17,9 @@ use crate::process::pid_scope::PidScope;
 use crate::run::handle::OpenError;
 use crate::state::run_name::RunName;
 use crate::state::{RunDir, StateDir, StateError, error_chain, is_unborn, unborn_run};
-use crate::{Config, RunId};
+use crate::{CustodyOptions, RunId};
 
-use super::life::{RunLife, life};
+use super::liveness::{RunLife, life};
 use super::report::{CleanupReport, ReapedRun};
 use super::sweep::{self, DeadRun, sweep};
 use super::sweep_lock;
@@ -51,14 +51,14 @@ pub(crate) enum OtherReapers {
 pub fn cleanup(state_dir: &Path) -> Result<CleanupReport, OpenError> {
     let Some(state) = StateDir::open_existing(state_dir)? else { return Ok(CleanupReport::default()) };
     let scope = PidScope::here()?;
-    Ok(reap(&state, scope, &Config::default(), None, OtherReapers::Await)?)
+    Ok(reap(&state, scope, &CustodyOptions::default(), None, OtherReapers::Await)?)
 }
 
 /// Clears all dead runs except `own`.
 pub(crate) fn reap(
     state: &StateDir,
     scope: PidScope,
-    config: &Config,
+    config: &CustodyOptions,
     own: Option<RunId>,
     others: OtherReapers,
 ) -> Result<CleanupReport, StateError> {
@@ -249,7 +249,7 @@ fn server_of(run: RunId) -> std::io::Result<Option<crate::Pid>> {
 }
 
 /// Ends the remaining processes of these runs and removes the runs.
-fn clear(mut over: Vec<EndedRun>, config: &Config) -> Vec<ReapedRun> {
+fn clear(mut over: Vec<EndedRun>, config: &CustodyOptions) -> Vec<ReapedRun> {
     let deadline = Instant::now() + sweep::LIMIT;
     wait_for_keepers(&over);
     // The runs' own keepers have cleared some of them meanwhile.
@@ -294,7 +294,7 @@ fn wait_for_keepers(over: &[EndedRun]) {
         if let Some(Ok(Some(keeper))) = keeper {
             keeper.signal(rustix::process::Signal::CONT);
             let left = deadline.saturating_duration_since(Instant::now());
-            keeper.ends_within(left, Config::default().poll_interval());
+            keeper.ends_within(left, CustodyOptions::default().poll_interval());
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::ledger::contents::LedgerContents;
 use crate::process::cgroup::Cgroup;
 use crate::process::identity::LiveProcess;
 use crate::process::machine;
-use crate::{Config, Pid, RunId, Survivor, WorkerId};
+use crate::{CustodyOptions, Pid, RunId, Survivor, WorkerId};
 
 use super::report::{Killed, LetBe};
 use super::search::{MemberSearch, SearchResult};
@@ -73,7 +73,7 @@ impl SweepResult {
 }
 
 /// Ends all processes of these runs before the deadline.
-pub(crate) fn sweep(runs: &[DeadRun<'_>], config: &Config, deadline: Instant) -> Vec<SweepResult> {
+pub(crate) fn sweep(runs: &[DeadRun<'_>], config: &CustodyOptions, deadline: Instant) -> Vec<SweepResult> {
     let mut swept: Vec<SweepResult> = runs.iter().map(|_| SweepResult::default()).collect();
     let outcome = Sweep { runs, config, deadline }.run(&mut swept);
     if let Err(error) = outcome {
@@ -99,7 +99,7 @@ fn cannot_look(error: &io::Error) -> String {
 
 struct Sweep<'a> {
     runs: &'a [DeadRun<'a>],
-    config: &'a Config,
+    config: &'a CustodyOptions,
     deadline: Instant,
 }
 

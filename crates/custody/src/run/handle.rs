@@ -26,10 +26,10 @@ use crate::state::{StateDir, StateError, default_state_dir};
 use crate::stop::barrier::{self, StopScope};
 use crate::{Pid, RunId, StopReport, WorkerId};
 
-use super::config::{Config, Containment, Tier};
 use super::event::CustodyEvents;
-use super::inner::RunInner;
 use super::open_runs;
+use super::options::{Containment, CustodyOptions, Tier};
+use super::shared_state::RunInner;
 
 /// The reason why a run could not be opened. Nothing of the attempt is left.
 #[derive(Debug, thiserror::Error)]
@@ -69,9 +69,9 @@ pub enum OpenError {
 /// A run: one life of a host. Cheap to clone. Dropping the last clone stops the run like [`Run::stop`].
 ///
 /// ```no_run
-/// use snakepit_custody::{Command, Config, Run};
+/// use snakepit_custody::{Command, CustodyOptions, Run};
 ///
-/// let run = Run::open(Config::default())?;
+/// let run = Run::open(CustodyOptions::default())?;
 /// run.spawn(Command::new("sleep").arg("1000"))?;
 /// let report = run.stop();
 /// assert!(report.is_clean(), "{:?}", report.survivors);
@@ -102,7 +102,7 @@ impl fmt::Debug for Run {
 
 impl Run {
     /// Clears what dead hosts left behind, and starts the keeper.
-    pub fn open(config: Config) -> Result<Self, OpenError> {
+    pub fn open(config: CustodyOptions) -> Result<Self, OpenError> {
         tiers::pidfds().map_err(|reason| OpenError::NoPidfds { reason })?;
         let scope = PidScope::here()?;
         let tier = choose_tier(config.containment)?;

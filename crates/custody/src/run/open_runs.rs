@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::run::inner::RunInner;
+use crate::run::shared_state::RunInner;
 use crate::{RunId, StopReport};
 
 static RUNS: Mutex<Vec<Weak<RunInner>>> = Mutex::new(Vec::new());

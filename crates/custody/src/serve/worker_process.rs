@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::link::wire::{SignalReach, ToKeeper};
-use crate::run::inner::RunInner;
+use crate::run::shared_state::RunInner;
 use crate::stop::barrier;
 use crate::{Pgid, Pid, StopReport, WorkerId};
 
@@ -37,9 +37,9 @@ pub enum SignalError {
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use snakepit_custody::{Command, Config, Run};
+/// use snakepit_custody::{Command, CustodyOptions, Run};
 ///
-/// let run = Run::open(Config::default())?;
+/// let run = Run::open(CustodyOptions::default())?;
 /// let worker = run.spawn(Command::new("sleep").arg("1000"))?;
 /// assert!(worker.wait_within(Duration::from_millis(10)).is_none());
 /// assert!(worker.stop(Duration::from_secs(1)).is_clean());

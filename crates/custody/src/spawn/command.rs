@@ -40,9 +40,9 @@ pub struct Rlimit {
 /// A command to run in custody.
 ///
 /// ```no_run
-/// use snakepit_custody::{Command, Config, Run};
+/// use snakepit_custody::{Command, CustodyOptions, Run};
 ///
-/// let run = Run::open(Config::default())?;
+/// let run = Run::open(CustodyOptions::default())?;
 /// let worker = run.spawn(Command::new("python3").arg("worker.py").env("PYTHONUNBUFFERED", "1"))?;
 /// println!("{:?}", worker.wait());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

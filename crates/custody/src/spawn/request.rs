@@ -10,7 +10,7 @@ use crate::link::keeper_link::{KeeperLink, await_answer};
 use crate::link::keeper_setup::SpawnReply;
 use crate::link::wire::{SpawnAnswer, SpawnStage, ToKeeper};
 use crate::run::event::CustodyEvent;
-use crate::run::inner::{KeeperState, PendingSpawn, RunInner};
+use crate::run::shared_state::{KeeperState, PendingSpawn, RunInner};
 use crate::serve::exit::Exit;
 use crate::serve::worker_state::WorkerState;
 use crate::spawn::error::SpawnError;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{KeepError, remove};
+use super::{KeepError, file_removal};
 use crate::RunId;
 use crate::state::file_limit::{self, SignalBlock};
 
@@ -227,12 +227,12 @@ fn holds(file: &OwnedFd, contents: &[u8]) -> io::Result<bool> {
 
 /// Removes the temporary files whose writers are gone.
 pub(super) fn remove_temporaries(dir: &OwnedFd) {
-    for name in remove::names(dir).unwrap_or_default() {
+    for name in file_removal::names(dir).unwrap_or_default() {
         let Some(text) = name.to_str() else { continue };
         if text.starts_with(TEMPORARY) {
             remove_unlocked(dir, text);
         } else if is_of_earlier_versions(text) && is_old(dir, text) {
-            let _ = remove::remove_tree(dir, OsStr::new(text));
+            let _ = file_removal::remove_tree(dir, OsStr::new(text));
         }
     }
 }
@@ -294,7 +294,7 @@ mod tests {
         }
 
         fn count(&self) -> usize {
-            remove::names(&self.dir).unwrap().len()
+            file_removal::names(&self.dir).unwrap().len()
         }
     }
 

@@ -18,15 +18,15 @@
 //! Everything is opened relative to the descriptor of a directory that was checked.
 //!
 //! From the root down: `owner` (which users to trust) → `walk` (the way to a directory) → `private_dir` → `kept_file` →
-//! `run_name`, `run_dir` (one run) → `remove`. `file_limit` turns `ulimit -f` into an error. `error` has the reasons
+//! `run_name`, `run_dir` (one run) → `file_removal`. `file_limit` turns `ulimit -f` into an error. `error` has the reasons
 //! why something cannot be used.
 
 mod error;
 pub(crate) mod file_limit;
+mod file_removal;
 mod kept_file;
 mod owner;
 mod private_dir;
-mod remove;
 mod run_dir;
 pub(crate) mod run_name;
 mod walk;
@@ -44,8 +44,8 @@ use rustix::io::Errno;
 use crate::RunId;
 use crate::failpoint::hit;
 use crate::state::run_name::RunName;
+use file_removal::remove_tree;
 use private_dir::open_own;
-use remove::remove_tree;
 use run_dir::{LEDGER, LOCK, look_at_lock};
 
 pub(crate) use error::error_chain;
@@ -64,7 +64,7 @@ const RUNS: &str = "runs";
 /// How often a directory is created again if another process removes it before it is locked.
 const ATTEMPTS: u32 = 10;
 
-/// Returns the state directory for `Config::state_dir: None`: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root,
+/// Returns the state directory for `CustodyOptions::state_dir: None`: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root,
 /// else the XDG state directory.
 pub fn default_state_dir() -> Result<PathBuf, StateError> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -145,7 +145,7 @@ impl StateDir {
 
     /// Returns the names of the recorded runs, oldest first, and of unfinished ones.
     pub(crate) fn run_names(&self) -> Result<Vec<OsString>, StateError> {
-        let mut names = remove::names(&*self.runs).map_err(StateError::io("list", &self.runs_path))?;
+        let mut names = file_removal::names(&*self.runs).map_err(StateError::io("list", &self.runs_path))?;
         names.retain(|name| name != SET_ASIDE);
         names.sort();
         Ok(names)

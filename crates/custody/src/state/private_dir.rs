@@ -82,7 +82,7 @@ impl PrivateDir {
 
     /// Removes a file in it, or a directory with everything in it. Succeeds if it does not exist.
     pub fn remove(&self, name: &str) -> std::io::Result<()> {
-        super::remove::remove_tree(&self.dir, OsStr::new(name))
+        super::file_removal::remove_tree(&self.dir, OsStr::new(name))
     }
 }
 

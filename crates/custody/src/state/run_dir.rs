@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::file_limit::SignalBlock;
-use super::remove::remove_tree;
+use super::file_removal::remove_tree;
 use crate::failpoint::hit;
 use crate::ledger::record::{Record, SLOT};
 

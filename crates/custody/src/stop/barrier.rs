@@ -2,7 +2,7 @@
 //!
 //! The barrier has four steps. It collects the living workers. It sends TERM and CONT to each group and waits up to the
 //! grace. It sends KILL to the rest, as often as configured. It reports the survivors: the processes that KILL does not
-//! change (`stuck.rs`). As long as KILL changes something, the shims are still at work, and the barrier waits a while
+//! change (`survivors.rs`). As long as KILL changes something, the shims are still at work, and the barrier waits a while
 //! longer.
 
 use std::sync::{Arc, PoisonError};
@@ -13,12 +13,12 @@ use rustix::process::Signal;
 use crate::link::wire::{SignalReach, ToKeeper};
 use crate::process::identity::{self, LiveProcess};
 use crate::run::event::CustodyEvent;
-use crate::run::inner::RunInner;
+use crate::run::shared_state::RunInner;
 use crate::serve::worker_state::WorkerState;
 use crate::{Pid, WorkerId};
 
 use super::report::{StopReport, Survivor};
-use super::stuck::{Unchanged, survivors_of};
+use super::survivors::{Unchanged, survivors_of};
 
 /// How much longer the barrier waits for shims that are still at work after the last KILL.
 const SHIM_PATIENCE: Duration = Duration::from_secs(5);

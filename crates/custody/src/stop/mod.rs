@@ -2,9 +2,9 @@
 //!
 //! Owns TERM, grace, KILL and the list of survivors. It must not know why a run stops.
 //!
-//! `signals` (recorded if the host asks for it) → `barrier` → `stuck` → `report`.
+//! `signals` (recorded if the host asks for it) → `barrier` → `survivors` → `report`.
 
 pub(crate) mod barrier;
 pub(crate) mod report;
 pub(crate) mod signals;
-mod stuck;
+mod survivors;

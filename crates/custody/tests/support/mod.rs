@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use snakepit_custody::{Command, Config, Pid, ProcessEntry, Run, Stdio, WorkerProcess};
+use snakepit_custody::{Command, CustodyOptions, Pid, ProcessEntry, Run, Stdio, WorkerProcess};
 
 pub(crate) struct Home(tempfile::TempDir);
 
@@ -19,11 +19,11 @@ impl Home {
     }
 
     pub(crate) fn open(&self) -> Run {
-        self.open_with(&Config::default())
+        self.open_with(&CustodyOptions::default())
     }
 
-    pub(crate) fn open_with(&self, config: &Config) -> Run {
-        Run::open(Config { state_dir: Some(self.path().to_owned()), ..config.clone() }).unwrap()
+    pub(crate) fn open_with(&self, config: &CustodyOptions) -> Run {
+        Run::open(CustodyOptions { state_dir: Some(self.path().to_owned()), ..config.clone() }).unwrap()
     }
 
     /// Returns whether no run is recorded.

@@ -19,8 +19,8 @@ use std::thread::JoinHandle;
 
 use tokio::sync::watch;
 
-use crate::causes::ignoring_panics;
 use crate::custody::{NotesError, Pid, Signal, SignalNotes, exit_now};
+use crate::error_text::ignoring_panics;
 
 /// The progress of the end of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use crate::causes::ignoring_panics;
 use crate::custody::exit_now;
+use crate::error_text::ignoring_panics;
 
 /// The default limit of an exit: for the hooks, C's `atexit` functions and the flush of stdout together.
 pub const EXIT_LIMIT: Duration = Duration::from_secs(5);

@@ -20,9 +20,9 @@ use super::selection::{EXIT_VARIABLE, ExitModeInputs, HALT_VARIABLE, Selection, 
 use super::shutdown::{CLEANUP_TIMEOUT, GRACE, ScriptGuard, Shutdown, ShutdownCause};
 use super::signals::ScriptSignals;
 use crate::CallError;
-use crate::causes::ignoring_panics;
-use crate::causes::panic_message;
 use crate::custody::exit_now;
+use crate::error_text::ignoring_panics;
+use crate::error_text::panic_message;
 use crate::running::Engine;
 use crate::telemetry::{self, Event};
 use crate::{Builder, EngineError, Snakepit};

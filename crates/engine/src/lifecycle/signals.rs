@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::coordinator::{CallbackId, ShutdownCoordinator, Stage};
 use crate::Snakepit;
-use crate::causes::ignoring_panics;
 use crate::custody;
+use crate::error_text::ignoring_panics;
 
 /// How long a script may take to leave the process after a second signal. After that, a thread ends the process.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::stats::{Interval, Spread, mean, mean_interval, wilson};
+use crate::stats::{Distribution, Interval, mean, mean_interval, wilson};
 use crate::{EvalPlan, Experiment, SampleOutcome, SampleRecord, SampleStage, Tokens};
 
 /// The number of bins for scores.
@@ -58,7 +58,7 @@ pub struct ExperimentSummary {
     /// The number of scores in each tenth from 0 to 1, among the judged samples. The last bin includes 1.
     pub scores: [usize; SCORE_BINS],
     /// The milliseconds per answer, among the answered samples.
-    pub latency_ms: Option<Spread>,
+    pub latency_ms: Option<Distribution>,
     /// The latencies of all answers in milliseconds, in the order of the samples, for plots.
     #[serde(skip)]
     pub latencies: Vec<f64>,
@@ -112,7 +112,7 @@ impl ExperimentSummary {
             mean_score: mean(&numbers),
             score_interval: mean_interval(&numbers),
             scores,
-            latency_ms: Spread::of(&latencies),
+            latency_ms: Distribution::of(&latencies),
             latencies,
             tokens,
             tokens_told: told.len(),

@@ -6,9 +6,9 @@ use futures_util::future::{BoxFuture, join_all};
 use serde::{Deserialize, Serialize};
 
 use super::SampleRunner;
-use crate::answer::AnswerSource;
 use crate::loops::{Control, HandlerFailure, LoopError, MainLoop, RunOptions, Runnable};
 use crate::mailbox::{DeadLetterPolicy, Mailbox, TypedMessage};
+use crate::responders::AnswerSource;
 use crate::{EvalError, Evaluator, Experiment, Responder, Sample, Snakepit};
 
 /// A sample of an experiment, as it travels through a mailbox. The reply is a [`SampleRecord`](crate::SampleRecord).

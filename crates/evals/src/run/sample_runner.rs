@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
-use crate::answer::{
-    AnswerSource, DEFAULT_TIMEOUT, PoolCaller, PoolQuestion, SampleFailure, bounded, with_arguments,
-};
 use crate::loops::failpoint::{LoopFailpoint, reach};
 use crate::record::opened;
+use crate::responders::{
+    AnswerSource, DEFAULT_TIMEOUT, PoolCaller, PoolQuestion, SampleFailure, bounded, with_arguments,
+};
 use crate::value::Args;
 use crate::{EvalError, Evaluator, Experiment, Responder, Sample, SampleOutcome, SampleRecord, SampleStage};
 use snakepit_protocol::args;

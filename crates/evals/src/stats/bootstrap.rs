@@ -1,8 +1,8 @@
 //! The confidence interval of a mean, without assumptions about the distribution.
 
 use super::Interval;
+use super::distribution::{mean, quantile};
 use super::split_mix::SplitMix64;
-use super::spread::{mean, quantile};
 
 /// The seed. Any number will do, as long as it never changes.
 const SEED: u64 = 0x5eed_0001;

@@ -11,15 +11,15 @@
 #![expect(clippy::cast_precision_loss, reason = "counts of samples are small")]
 
 mod bootstrap;
-mod paired;
+mod distribution;
 mod rate;
+mod significance;
 mod split_mix;
-mod spread;
 
 pub use bootstrap::mean_interval;
-pub use paired::{mcnemar, permutation};
+pub use distribution::{Distribution, mean};
 pub use rate::wilson;
-pub use spread::{Spread, mean};
+pub use significance::{mcnemar, permutation};
 
 /// An interval that contains the true value in 95 of 100 cases.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]

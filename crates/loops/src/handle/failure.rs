@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use std::io;
 
 use crate::CallError;
-use crate::causes::with_causes;
+use crate::error_text::with_causes;
 use crate::mailbox::DeadLetterPolicy;
 
 /// The reason why a message could not be handled. `?` converts any error except a boxed one, which

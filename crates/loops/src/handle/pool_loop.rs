@@ -11,7 +11,7 @@ use crate::receive::{Concurrency, MessageHandler, MessageLoop, PoolGate};
 use crate::settle::{HandlingOutcome, SettlementRules};
 use crate::{
     Beats, CallError, Control, HandlerFailure, LoopError, Pool, RunOptions, Runnable, Snakepit, Value,
-    nearest,
+    similar_names,
 };
 use snakepit_core::request::PendingCall;
 
@@ -48,14 +48,14 @@ impl PoolLoop {
         };
         let Some(pool) = found.cloned() else {
             let wanted = options.pool.as_deref().unwrap_or("at all");
-            let known = nearest::hint(wanted, pit.pools().iter().map(Pool::name));
+            let known = similar_names::hint(wanted, pit.pools().iter().map(Pool::name));
             let reason = format!("there is no pool {wanted}; {known}");
             return Err(LoopError::Failed { name, reason });
         };
         let commands = pool.commands();
         // Some SDKs do not tell their commands before a call.
         if pool.tells_its_commands() && !commands.contains(&options.command) {
-            let known = nearest::hint(&options.command, commands.iter().map(String::as_str));
+            let known = similar_names::hint(&options.command, commands.iter().map(String::as_str));
             let reason =
                 format!("the workers of pool {} have no command {}; {known}", pool.name(), options.command);
             return Err(LoopError::Failed { name, reason });

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::availability::LoopAvailability;
-use super::window::{Concurrency, MessageWindow};
+use super::message_window::{Concurrency, MessageWindow};
 use super::{PoolGate, PoolReadiness, RunContext};
 use crate::failpoint::{LoopFailpoint, reach};
 use crate::handle::{NO_WORKERS, handle_all};

@@ -5,17 +5,17 @@
 //!
 //! - `message_loop`: the parts of such a loop, and the task of a run.
 //! - `run_context`: the state that the task shares with its handlers.
-//! - `window`: how many messages a run has at a time.
+//! - `message_window`: how many messages a run has at a time.
 //! - `pool_gate`: whether the pool behind a loop can serve.
 //! - `availability`: whether mailbox and pool work, and the pauses between attempts.
 
 mod availability;
 mod message_loop;
+mod message_window;
 mod pool_gate;
 mod run_context;
-mod window;
 
 pub(crate) use message_loop::{MessageHandler, MessageLoop};
+pub(crate) use message_window::Concurrency;
 pub(crate) use pool_gate::{PoolGate, PoolReadiness};
 pub(crate) use run_context::RunContext;
-pub(crate) use window::Concurrency;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::builder::ValueBuilder;
-use super::handover::{self, Handed};
+use super::passthrough::{self, Handed};
 use super::scalar::blob;
 use super::{Encoded, ValueError, write};
 
@@ -125,7 +125,7 @@ impl Serialize for Args {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             Ok(encoded) => encoded.serialize(serializer),
-            Err(error) => serializer.serialize_newtype_struct(handover::ENCODED, &FailedArgs(error)),
+            Err(error) => serializer.serialize_newtype_struct(passthrough::ENCODED, &FailedArgs(error)),
         }
     }
 }
@@ -135,7 +135,7 @@ struct FailedArgs<'a>(&'a ValueError);
 impl Serialize for FailedArgs<'_> {
     /// This crate's codec gets the error with its path. Other formats get only the text.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if handover::give(|| Handed::Error(self.0.clone())) {
+        if passthrough::give(|| Handed::Error(self.0.clone())) {
             return serializer.serialize_unit();
         }
         Err(serde::ser::Error::custom(self.0))

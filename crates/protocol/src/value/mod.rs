@@ -16,28 +16,28 @@
 //! that they are neither copied nor scanned. Errors contain the path inside the value, such as `result.rows[3].price`,
 //! which costs nothing if there is no error.
 
-mod any;
 mod args;
 mod builder;
 mod decode;
+mod dynamic_value;
 mod encode;
 mod encoded;
 mod error;
-mod foreign;
-mod handover;
 mod map;
+mod passthrough;
 mod read;
 mod scalar;
+mod serde_impls;
 #[cfg(test)]
 mod tests;
 mod text;
 pub mod write;
 
-pub use any::Value;
 pub use args::Args;
 #[doc(hidden)]
 pub use args::ArgsBuilder;
 pub use builder::ValueBuilder;
+pub use dynamic_value::Value;
 pub use encoded::Encoded;
 pub use error::{ValueError, ValueErrorKind};
 pub use map::Map;

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use bytes::Bytes;
 
 use super::{Map, Value};
-use crate::harmless::is_obeyed;
+use crate::terminal_text::is_obeyed;
 
 /// Longer byte strings are shown only by their length.
 const SHOWN_BYTES: usize = 64;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use snakepit::custody::Config;
+use snakepit::custody::CustodyOptions;
 use snakepit::pool::CancelGrace;
 use snakepit::telemetry::Logging;
 use snakepit::{CallError, Snakepit, args};
@@ -70,7 +70,7 @@ fn main() -> Result<(), BoxedError> {
 }
 
 async fn live(logging: Logging, worker: &str, state_dir: &str) -> Result<(), BoxedError> {
-    let custody = Config { state_dir: Some(state_dir.into()), ..Config::default() };
+    let custody = CustodyOptions { state_dir: Some(state_dir.into()), ..CustodyOptions::default() };
     let pool = snakepit::python(worker).workers(2).cancel_grace(SHORT);
     let pit = Snakepit::builder().custody(custody).logging(logging).pool(pool).start().await?;
     let said: String = pit.call("say", args! { text: "hello" }).await?;

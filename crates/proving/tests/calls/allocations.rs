@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use snakepit::adapter::PythonWorker;
-use snakepit::custody::Config;
+use snakepit::custody::CustodyOptions;
 use snakepit::{Snakepit, args};
 
 struct AllocationCounter;
@@ -49,7 +49,7 @@ fn allocations_per_call(workers: usize, sessions: usize) -> (f64, f64) {
     runtime.block_on(async {
         let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls/worker.py");
         let pool = snakepit::python(PythonWorker::new(worker)).workers(workers);
-        let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
+        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
         let pit = Snakepit::builder().pool(pool).custody(custody).start().await.expect("an engine");
         for session in 0..sessions {
             let next: u64 =

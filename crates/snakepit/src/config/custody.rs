@@ -11,7 +11,7 @@ use crate::custody;
 use snakepit_settings::{HumanTime, Notation, settings};
 
 settings! {
-    keys of Foreign<custody::Config> {
+    keys of Foreign<custody::CustodyOptions> {
         /// The kind of containment that holds the workers: `"auto"`, `"namespace"`, `"shim"` or `"group"`.
         /// `snakepit doctor` shows which ones work on this machine.
         containment: custody::Containment as ContainmentChoice,

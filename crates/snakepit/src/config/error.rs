@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use snakepit_core::nearest;
+use snakepit_core::similar_names;
 
 /// The reason why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -67,13 +67,13 @@ impl ConfigError {
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 impl ConfigError {
     pub(super) fn unknown_pool(path: &Path, name: &str, pool: &str, pools: &[crate::PoolOptions]) -> Self {
-        let known = nearest::hint(pool, pools.iter().map(crate::PoolOptions::pool_name));
+        let known = similar_names::hint(pool, pools.iter().map(crate::PoolOptions::pool_name));
         let problem = format!("loop.{name}.pool: there is no pool `{pool}`; {known}");
         Self::Invalid { path: path.to_owned(), line: None, problem }
     }
 
     pub(super) fn unknown_loop(path: &Path, name: &str, loops: &[super::LoopConfig]) -> Self {
-        let known = nearest::hint(name, loops.iter().map(super::LoopConfig::name));
+        let known = similar_names::hint(name, loops.iter().map(super::LoopConfig::name));
         Self::Invalid {
             path: path.to_owned(),
             line: None,
@@ -109,7 +109,7 @@ fn unknown_key(path: &str, key: &str, known: &[&str]) -> String {
     // The path may include the key.
     let place = path.strip_suffix(key).map_or(path, |place| place.trim_end_matches('.'));
     let place = if place.is_empty() || place == "." { String::new() } else { format!("{place}: ") };
-    match nearest::nearest(key, known.iter().copied()) {
+    match similar_names::nearest(key, known.iter().copied()) {
         Some(nearest) => format!("{place}unknown key `{key}`; did you mean `{nearest}`?"),
         None => format!("{place}unknown key `{key}`; the keys here are {}", known.join(", ")),
     }

@@ -13,7 +13,7 @@ use crate::Snakepit;
 use crate::loops::{GiveUpAction, LoopError, PoolLoop, PoolLoopOptions, Replies};
 use crate::mailbox::sqlite::{DEFAULT_QUEUE, SqliteOptions};
 use crate::mailbox::{MailboxError, SqliteMailbox};
-use snakepit_core::nearest::nearest;
+use snakepit_core::similar_names::nearest;
 use snakepit_settings::{HumanTime, read_table, settings};
 
 /// A loop as described in a file.

@@ -25,7 +25,7 @@ pub use loops::LoopConfig;
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 pub use service::ServiceConfig;
 
-use crate::custody::Config as Custody;
+use crate::custody::CustodyOptions;
 use crate::telemetry::Logging;
 use crate::{Builder, PoolOptions, Snakepit};
 use snakepit_settings::SettingsTable;
@@ -41,7 +41,7 @@ use tables::Root;
 #[derive(Clone, Debug)]
 pub struct Config {
     pools: Vec<PoolOptions>,
-    custody: Custody,
+    custody: CustodyOptions,
     logging: Logging,
     #[cfg(all(feature = "loops", feature = "sqlite"))]
     loops: Vec<LoopConfig>,
@@ -146,7 +146,7 @@ impl Config {
     }
 
     /// Returns how processes are kept in custody.
-    pub fn custody(&self) -> &Custody {
+    pub fn custody(&self) -> &CustodyOptions {
         &self.custody
     }
 

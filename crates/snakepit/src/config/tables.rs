@@ -31,7 +31,7 @@ pub(super) struct Root {
     #[serde(default, deserialize_with = "in_order")]
     pub(super) pool: Vec<(String, PoolTable)>,
     #[serde(default)]
-    pub(super) custody: SettingsTable<Foreign<custody::Config>>,
+    pub(super) custody: SettingsTable<Foreign<custody::CustodyOptions>>,
     #[serde(default)]
     pub(super) log: Logging,
     #[cfg(all(feature = "loops", feature = "sqlite"))]

@@ -31,7 +31,7 @@ fn the_reference_is_the_defaults() {
     let config = parse(Config::REFERENCE).expect("the reference");
     let pool = config.pool("example").expect("its pool");
     assert_eq!(settings(pool), settings(&crate::python("worker.py")));
-    assert_eq!(format!("{:?}", config.custody()), format!("{:?}", custody::Config::default()));
+    assert_eq!(format!("{:?}", config.custody()), format!("{:?}", custody::CustodyOptions::default()));
     assert_eq!(config.logging(), Logging::default());
 }
 

@@ -1,7 +1,5 @@
 //! Adapters with real worker processes, each alone and all against one contract.
 
-#[cfg(feature = "announce")]
-mod announce;
 #[cfg(feature = "conformance")]
 mod conformance;
 #[cfg(feature = "grpc")]
@@ -12,6 +10,8 @@ mod http;
 mod javascript;
 mod mock;
 mod python;
+#[cfg(feature = "announce")]
+mod ready_line;
 #[cfg(feature = "stdio")]
 mod stdio;
 #[path = "../support/mod.rs"]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use rustix::process::Signal;
 use snakepit::call::RemoteErrorKind;
-use snakepit::custody::{Config, Containment, ExitStatus};
+use snakepit::custody::{Containment, CustodyOptions, ExitStatus};
 use snakepit::pool::CancelGrace;
 use snakepit::value::{Blob, Map};
 use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
@@ -339,7 +339,7 @@ async fn another_protocol_and_the_terminal_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_other_tiers_serve_and_leave_nothing() {
     for containment in support::possible([Containment::Namespace, Containment::Group]) {
-        let custody = Config { containment, ..Config::default() };
+        let custody = CustodyOptions { containment, ..CustodyOptions::default() };
         let pit = Pit::build_with(Snakepit::builder().pool(lines_worker(&[])), custody).await;
         assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("an answer"), [1]);
         pit.end().await;

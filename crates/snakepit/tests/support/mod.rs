@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use snakepit::adapter::PythonWorker;
-use snakepit::custody::{Config, Containment};
+use snakepit::custody::{Containment, CustodyOptions};
 use snakepit::{Builder, CallError, PoolOptions, Snakepit, Value, args};
 use tempfile::TempDir;
 pub(crate) use unproven::unproven;
@@ -99,12 +99,12 @@ impl Pit {
     }
 
     pub(crate) async fn build(builder: Builder) -> Self {
-        Self::build_with(builder, Config::default()).await
+        Self::build_with(builder, CustodyOptions::default()).await
     }
 
-    pub(crate) async fn build_with(builder: Builder, custody: Config) -> Self {
+    pub(crate) async fn build_with(builder: Builder, custody: CustodyOptions) -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        let custody = Config { state_dir: Some(home.path().to_owned()), ..custody };
+        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..custody };
         let pit = builder.custody(custody).start().await.unwrap_or_else(|error| panic!("{}", chain(&error)));
         Self { pit, home }
     }
@@ -151,8 +151,8 @@ pub(crate) fn runs_in(home: &Path) -> Vec<String> {
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
-pub(crate) fn config(home: &TempDir) -> Config {
-    Config { state_dir: Some(home.path().to_owned()), ..Config::default() }
+pub(crate) fn config(home: &TempDir) -> CustodyOptions {
+    CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() }
 }
 
 impl Deref for Pit {

@@ -26,11 +26,11 @@ use futures_util::future::BoxFuture;
 pub use mock::MockSubject;
 pub use subject::{Capability, Feature, Subject, Way};
 
-use Verdict::Held;
+use CheckVerdict::Held;
 
 /// The outcome of a check that did not fail.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// The check holds.
     Held,
     /// The adapter lacks a feature, for this reason.
@@ -39,27 +39,27 @@ pub enum Verdict {
 
 /// A named check.
 #[derive(Clone, Copy)]
-pub struct Check {
+pub struct AdapterCheck {
     /// The sentence that must hold.
     pub name: &'static str,
-    check: fn(&dyn Subject) -> BoxFuture<'_, Verdict>,
+    check: fn(&dyn Subject) -> BoxFuture<'_, CheckVerdict>,
 }
 
-impl fmt::Debug for Check {
+impl fmt::Debug for AdapterCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl Check {
+impl AdapterCheck {
     /// Runs the check, and panics if it does not hold. Needs a multi-thread runtime.
-    pub async fn run(&self, subject: &dyn Subject) -> Verdict {
+    pub async fn run(&self, subject: &dyn Subject) -> CheckVerdict {
         (self.check)(subject).await
     }
 }
 
 /// Runs the check of this name in a new runtime, as a test does. Panics if it does not hold.
-pub fn run(name: &str, subject: &dyn Subject) -> Verdict {
+pub fn run(name: &str, subject: &dyn Subject) -> CheckVerdict {
     let Some(check) = CHECKS.iter().find(|check| check.name == name) else {
         panic!("there is no check {name}");
     };
@@ -75,7 +75,7 @@ macro_rules! needs {
         if let $crate::adapters::Capability::Absent(reason) =
             $subject.capability($crate::adapters::Feature::$feature)
         {
-            return $crate::adapters::Verdict::Skipped(format!("{}: {reason}", stringify!($feature)));
+            return $crate::adapters::CheckVerdict::Skipped(format!("{}: {reason}", stringify!($feature)));
         }
     )+};
 }
@@ -85,8 +85,8 @@ use needs;
 macro_rules! checks {
     ($dollar:tt first: [$($first:ident)*] $($module:ident: [$($name:ident)*])*) => {
         /// All checks.
-        pub const CHECKS: &[Check] = &[$($(
-            Check { name: stringify!($name), check: |subject| Box::pin(checks::$module::$name(subject)) },
+        pub const CHECKS: &[AdapterCheck] = &[$($(
+            AdapterCheck { name: stringify!($name), check: |subject| Box::pin(checks::$module::$name(subject)) },
         )*)*];
 
         /// Defines a test for each check, with the [`Subject`](crate::adapters::Subject) that the expression makes.
@@ -99,7 +99,7 @@ macro_rules! checks {
                 #[test]
                 fn $dollar name() {
                     let verdict = $dollar crate::adapters::run(stringify!($dollar name), &$dollar subject);
-                    if let $dollar crate::adapters::Verdict::Skipped(reason) = verdict {
+                    if let $dollar crate::adapters::CheckVerdict::Skipped(reason) = verdict {
                         println!("skipped: {reason}");
                     }
                 }
@@ -197,7 +197,7 @@ checks! { $
         a_stopped_pool_takes_no_call
         nothing_that_a_worker_started_outlives_a_stop
     ]
-    lives: [
+    lifecycle: [
         init_runs_once_and_each_worker_is_started_once
         a_start_that_is_cancelled_leaves_nothing
         a_start_that_is_cancelled_while_it_warms_up_is_terminated_once

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::recording::{Recording, RecordingAdapter};
 use super::{Subject, Way};
-pub(super) use crate::causes::with_causes as chain;
-use crate::custody::Config;
+use crate::custody::CustodyOptions;
+pub(super) use crate::error_text::with_causes as chain;
 use crate::{Builder, CallError, EngineError, Pool, PoolOptions, Restarts, Snakepit, Value};
 
 /// The time limit for things that take milliseconds on an idle machine.
@@ -175,7 +175,7 @@ pub(super) fn plan(
         Ok(home) => home,
         Err(error) => panic!("no directory: {error}"),
     };
-    let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
+    let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
     let add = |Summands { a, b }, _| async move { Ok::<_, std::convert::Infallible>(a + b) };
     (Snakepit::builder().pool(pool).custody(custody).tool(TOOL, add), recording, home)
 }

@@ -11,7 +11,7 @@ use futures_util::stream;
 use tokio::sync::watch;
 
 use super::recording::{Recording, RecordingAdapter};
-use super::{Capability, Feature, MockSubject, Subject, Verdict, Way, mock};
+use super::{Capability, CheckVerdict, Feature, MockSubject, Subject, Way, mock};
 use crate::adapter::{Adapter, CancelStage, Handle, Introduction, Reason, Spawner, StartError};
 use crate::call::{Call, CallId, Portion, RemoteError, RemoteErrorKind};
 use crate::custody::{self, WorkerId};
@@ -258,8 +258,8 @@ fn call_started(call: &Call) {
 fn complaint(check: &str, fault: AdapterFault) -> Option<String> {
     let outcome = catch_unwind(AssertUnwindSafe(|| super::run(check, &FaultySubject(fault))));
     match outcome {
-        Ok(Verdict::Held) => None,
-        Ok(Verdict::Skipped(why)) => panic!("{check} was skipped: {why}"),
+        Ok(CheckVerdict::Held) => None,
+        Ok(CheckVerdict::Skipped(why)) => panic!("{check} was skipped: {why}"),
         Err(panic) => {
             let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
             Some(said.or_else(|| panic.downcast_ref::<String>().cloned()).expect("words"))

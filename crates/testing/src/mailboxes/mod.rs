@@ -18,6 +18,6 @@ pub mod load;
 pub mod model;
 
 pub use checker::{CheckerReport, Rule, Terms, check};
-pub use conformance::{CHECKS, MailboxCheck, Verdict};
+pub use conformance::{CHECKS, CheckVerdict, MailboxCheck};
 pub use fixture::Fixture;
 pub use history::{FinalState, History};

@@ -1,7 +1,7 @@
 //! Decodes the responses of workers: a value, an error or a stream.
 
 pub(crate) mod payload;
-pub(crate) mod pieces;
+pub(crate) mod stream_splitter;
 
 use hyper::{HeaderMap, StatusCode, header};
 use serde::de::IgnoredAny;
@@ -12,7 +12,7 @@ use crate::call::{RemoteError, RemoteErrorKind};
 use crate::json::{self, Integers};
 use crate::value::{Encoded, Map, Value};
 use payload::{BodyError, Payload};
-use pieces::{ServerEvent, StreamForm, StreamPiece};
+use stream_splitter::{ServerEvent, StreamForm, StreamPiece};
 
 /// How to read a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

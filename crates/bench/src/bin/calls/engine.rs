@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use snakepit::adapter::PythonWorker;
-use snakepit::custody::Config;
+use snakepit::custody::CustodyOptions;
 use snakepit::value::Blob;
 use snakepit::{PoolOptions, Snakepit, args};
 use snakepit_bench::{BenchResult, TaskResult};
@@ -108,7 +108,7 @@ pub(crate) fn start(
         return Ok(Availability::Absent("not compiled in: --features peers".to_owned()));
     };
     let pool = pool.workers(shape.workers).queue_limit(1 << 20);
-    let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
+    let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
     let pit = runtime.block_on(Snakepit::builder().pool(pool).custody(custody).start())?;
     Ok(Availability::Available(Box::new(RunningEngine {
         runtime,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use snakepit_custody::{Command, Config, Containment, Run, Stdio};
+use snakepit_custody::{Command, Containment, CustodyOptions, Run, Stdio};
 
 use crate::BenchResult;
 use crate::kill::WORKER;
@@ -38,7 +38,8 @@ pub(crate) fn open(tier: &str, state: &Path) -> BenchResult<Run> {
         "group" => Containment::Group,
         _ => return Err(format!("unknown tier {tier}").into()),
     };
-    let config = Config { containment, state_dir: Some(state.to_owned()), ..Config::default() };
+    let config =
+        CustodyOptions { containment, state_dir: Some(state.to_owned()), ..CustodyOptions::default() };
     Ok(Run::open(config)?)
 }
 

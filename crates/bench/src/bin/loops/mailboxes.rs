@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use snakepit::Snakepit;
 use snakepit::adapter::PythonWorker;
-use snakepit::custody::Config;
+use snakepit::custody::CustodyOptions;
 use snakepit::mailbox::{Mailbox, MemoryMailboxes, SendOptions, SqliteMailbox};
 use snakepit_bench::{BenchResult, python};
 use tempfile::TempDir;
@@ -97,7 +97,7 @@ impl LoopPool {
             worker = worker.interpreter(python);
         }
         let pool = snakepit::python(worker).workers(WORKERS).concurrency(concurrency).queue_limit(1 << 20);
-        let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
+        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
         let pit = Snakepit::builder().pool(pool).custody(custody).start().await?;
         Ok(Self { pit, _home: home })
     }

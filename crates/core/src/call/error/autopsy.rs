@@ -17,7 +17,7 @@ const KEPT_LINE: usize = 1024;
 
 /// Whether the kernel killed a worker because memory ran out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum OomVerdict {
     /// The kernel killed it.
     Yes,
     /// The kernel did not kill it.
@@ -26,7 +26,7 @@ pub enum Verdict {
     Unknown,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for OomVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Yes => "yes",
@@ -49,7 +49,7 @@ pub struct Autopsy {
     /// Why Snakepit ended the worker, if it did.
     pub fault: Option<String>,
     /// Whether the kernel killed the worker because memory ran out.
-    pub oom: Verdict,
+    pub oom: OomVerdict,
     /// The most resident memory that the worker had, in bytes, if known.
     pub rss: Option<u64>,
     /// How long the worker had served.
@@ -130,9 +130,9 @@ impl Autopsy {
             return "";
         }
         match self.oom {
-            Verdict::Yes => ", by which the kernel ended it for want of memory,",
-            Verdict::No => " (not for want of memory)",
-            Verdict::Unknown => " (whether for want of memory is unknown)",
+            OomVerdict::Yes => ", by which the kernel ended it for want of memory,",
+            OomVerdict::No => " (not for want of memory)",
+            OomVerdict::Unknown => " (whether for want of memory is unknown)",
         }
     }
 }
@@ -203,7 +203,7 @@ pub(crate) fn crash() -> Autopsy {
         pid: None,
         exit: Some(Exit { status, max_rss_kib: 0, user_time: Duration::ZERO, system_time: Duration::ZERO }),
         fault: None,
-        oom: Verdict::No,
+        oom: OomVerdict::No,
         rss: None,
         age: Duration::from_secs(1),
         calls: 1,
@@ -230,7 +230,7 @@ mod tests {
         assert!(Arc::ptr_eq(&short, &short.shortened()));
     }
 
-    fn killed(oom: Verdict) -> Autopsy {
+    fn killed(oom: OomVerdict) -> Autopsy {
         let exit = Exit {
             status: ExitStatus::Signal(9),
             max_rss_kib: 0,
@@ -256,7 +256,7 @@ mod tests {
         let autopsy = Autopsy {
             output: vec!["a last word".into()],
             stack: Some("Current thread 0x1 (most recent call first):\n  File \"a.py\", line 1 in f".into()),
-            ..killed(Verdict::Yes)
+            ..killed(OomVerdict::Yes)
         };
         assert_eq!(
             autopsy.to_string(),
@@ -265,14 +265,14 @@ mod tests {
              File \"a.py\", line 1 in f"
         );
         let no = "worker w1 died of SIGKILL (not for want of memory) after 2 calls, at most 30 MiB resident";
-        assert_eq!(killed(Verdict::No).to_string(), no);
-        assert!(killed(Verdict::Unknown).to_string().contains("(whether for want of memory is unknown)"));
+        assert_eq!(killed(OomVerdict::No).to_string(), no);
+        assert!(killed(OomVerdict::Unknown).to_string().contains("(whether for want of memory is unknown)"));
     }
 
     #[test]
     fn a_process_that_ended_by_itself_did_so_whatever_was_seen_first() {
         let ended = |fault: Option<&str>, status: ExitStatus| {
-            let mut autopsy = Autopsy { fault: fault.map(Into::into), ..killed(Verdict::No) };
+            let mut autopsy = Autopsy { fault: fault.map(Into::into), ..killed(OomVerdict::No) };
             autopsy.exit = autopsy.exit.map(|exit| Exit { status, ..exit });
             autopsy.own_ending()
         };
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_long_stack_is_cut_where_it_is_shown_and_kept_whole() {
         let stack = vec!["  File \"a.py\", line 1 in f"; 100].join("\n");
-        let autopsy = Autopsy { stack: Some(stack), ..killed(Verdict::No) };
+        let autopsy = Autopsy { stack: Some(stack), ..killed(OomVerdict::No) };
         let shown = autopsy.to_string();
         assert_eq!(shown.lines().count(), 1 + SHOWN_LINES + 1);
         assert!(shown.ends_with("(70 lines more)"), "{shown}");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::CallId;
 use crate::telemetry::TraceError;
 use crate::value::ValueError;
-pub use autopsy::{Autopsy, Verdict};
+pub use autopsy::{Autopsy, OomVerdict};
 pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
 

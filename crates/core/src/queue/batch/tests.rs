@@ -77,11 +77,11 @@ async fn while_one_is_under_way_the_next_gathers_until_its_window_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_of_several_lands_after_a_moment_and_one_call_at_once() {
+async fn a_batch_of_several_ends_after_a_moment_and_one_call_at_once() {
     let command = command(3, Duration::from_millis(2));
     let mut scheduler = busy(&command);
     scheduler.gather(call(&command, 0, 1), QueueLimit::Holds, MUCH, Instant::now());
-    scheduler.lands(&command, 3);
+    scheduler.batch_ended(&command, 3);
     scheduler.next_batch(&command);
     assert!(!is_queued(&scheduler));
     scheduler.attend(&command, Instant::now());
@@ -90,13 +90,13 @@ async fn a_batch_of_several_lands_after_a_moment_and_one_call_at_once() {
 
     let mut scheduler = busy(&command);
     scheduler.gather(call(&command, 0, 1), QueueLimit::Holds, MUCH, Instant::now());
-    scheduler.lands(&command, 1);
+    scheduler.batch_ended(&command, 1);
     scheduler.next_batch(&command);
     assert!(is_queued(&scheduler));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_van_stands_where_its_most_urgent_call_would_stand() {
+async fn a_carrier_stands_where_its_most_urgent_call_would_stand() {
     let command = command(8, Duration::from_millis(2));
     let mut scheduler = Scheduler::new(100);
     let now = Instant::now();

@@ -12,10 +12,10 @@
 //!   └────────────────────────── answer ◄────────────────────────────────┘
 //! ```
 
+mod draining;
+mod isolated_calls;
 mod nested_calls;
-mod pauses;
-mod rests;
-mod trials;
+mod paused_workers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use tokio::time::Instant;
 use super::batch::BatchQueue;
 use super::{OfferResult, Placement, QueueLimit};
 use crate::call::QueueKey;
-use crate::call::answer::CallPlace;
 use crate::call::estimate::{MAX_HELD, may_wait_at_worker};
 use crate::call::lease::{Load, LoadKind};
+use crate::call::progress::CallPlace;
 use crate::call::{Call, CallId};
 use crate::worker::Worker;
-use rests::WorkerRest;
-use trials::EntryTrial;
+use draining::DrainReason;
+use isolated_calls::Isolation;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum EntryCondition {
@@ -60,8 +60,8 @@ struct WorkerEntry {
     condition: EntryCondition,
     /// Whether the worker's process is stopped. A stopped worker gets no calls.
     is_paused: bool,
-    rest: WorkerRest,
-    trial: EntryTrial,
+    drain: DrainReason,
+    isolation: Isolation,
     listed: [bool; 3],
     listed_asking: bool,
 }
@@ -84,7 +84,7 @@ pub(crate) struct Scheduler {
 
 impl WorkerEntry {
     fn takes_calls(&self) -> bool {
-        !self.is_paused && self.rest == WorkerRest::None
+        !self.is_paused && self.drain == DrainReason::None
     }
 }
 
@@ -157,7 +157,7 @@ impl Scheduler {
     /// Reports whether this worker serves calls. A paused worker does.
     pub(crate) fn serves(&self, worker: &Arc<Worker>) -> bool {
         self.entry(worker.index)
-            .is_some_and(|entry| Arc::ptr_eq(&entry.worker, worker) && entry.rest == WorkerRest::None)
+            .is_some_and(|entry| Arc::ptr_eq(&entry.worker, worker) && entry.drain == DrainReason::None)
     }
 
     /// Adds a worker that is ready and idle. [`Scheduler::next_for`] returns work for it.
@@ -173,8 +173,8 @@ impl Scheduler {
             bound: BTreeMap::new(),
             condition: EntryCondition::Full,
             is_paused: false,
-            rest: WorkerRest::None,
-            trial: EntryTrial::None,
+            drain: DrainReason::None,
+            isolation: Isolation::None,
             listed: [false; 3],
             listed_asking: false,
         });
@@ -225,7 +225,7 @@ impl Scheduler {
             }
         }
         // Calls with an earlier key are served first, even if this call would fit and the earlier one does not.
-        let first = self.first_in_line().is_none_or(|key| call.key < key);
+        let first = self.first_not_isolated().is_none_or(|key| call.key < key);
         if first && let Some((index, guest)) = self.choose(&call) {
             return OfferResult::Now(self.assign(index, call, guest));
         }
@@ -269,7 +269,7 @@ impl Scheduler {
         }
         let call = self.entries.iter_mut().flatten().find_map(|entry| entry.bound.remove(&key))?;
         self.bound -= 1;
-        self.call_off_trial(key);
+        self.cancel_isolation(key);
         Some(call)
     }
 
@@ -281,7 +281,7 @@ impl Scheduler {
             LoadKind::Own => {
                 entry.held -= 1;
                 entry.nanos -= u64::from(load.nanos);
-                entry.trial.is_over();
+                entry.isolation.is_over();
             }
             LoadKind::Guest(call) => entry.guests.retain(|guest| *guest != call),
         }
@@ -307,10 +307,10 @@ impl Scheduler {
     /// Returns the next call for a worker that may have a free place.
     pub(crate) fn next_for(&mut self, index: usize) -> Option<Call> {
         let entry = self.entries.get(index)?.as_ref()?;
-        if let EntryTrial::Awaited(key) = entry.trial
+        if let Isolation::Awaited(key) = entry.isolation
             && entry.is_free()
         {
-            return self.next_on_trial(index, key);
+            return self.next_isolated(index, key);
         }
         let own = entry.bound.first_key_value();
         let is_free = entry.is_free();
@@ -450,7 +450,7 @@ impl Scheduler {
                 entry.held += 1;
                 entry.nanos += u64::from(load.nanos);
                 if call.alone {
-                    entry.trial = EntryTrial::Running;
+                    entry.isolation = Isolation::Running;
                 }
             }
             LoadKind::Guest(call) => entry.guests.push(call),
@@ -466,7 +466,7 @@ impl Scheduler {
     fn relist(&mut self, index: usize) {
         let Some(entry) = self.entries[index].as_mut() else { return };
         entry.condition = match entry.held {
-            _ if !entry.takes_calls() || entry.trial != EntryTrial::None => EntryCondition::Full,
+            _ if !entry.takes_calls() || entry.isolation != Isolation::None => EntryCondition::Full,
             0 => EntryCondition::Idle,
             held if held < entry.places => EntryCondition::Partial,
             held if held < MAX_HELD && entry.worker.tells_what_it_started => EntryCondition::Ahead,

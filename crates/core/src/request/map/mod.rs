@@ -146,7 +146,7 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
         map.options.note_trace(&tracing::Span::none())?;
         let pool = map.options.target?;
         let job = ChunkJob {
-            timeout: map.options.timeout.unwrap_or_else(|| pool.bounds.call_timeout()),
+            timeout: map.options.timeout.unwrap_or_else(|| pool.call_limits.call_timeout()),
             pool,
             command: map.options.command,
             priority: map.options.priority,
@@ -195,7 +195,7 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
             let mut inputs = Vec::with_capacity(size.min(1024));
             let mut bytes = 0;
             let first = self.taken;
-            let most = CHUNK_BYTES.min(self.job.pool.bounds.max_frame() / 4);
+            let most = CHUNK_BYTES.min(self.job.pool.call_limits.max_frame() / 4);
             while inputs.len() < size && bytes < most {
                 let Some(input) = self.next_input.take().or_else(|| self.inputs.next()) else { break };
                 let length = input.as_ref().map_or(0, Encoded::payload_len);

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use crate::numbers::EMFILE;
+use crate::libc_abi::EMFILE;
 use crate::sys;
 use crate::wire::{MAX_FDS, MAX_ORDERS};
 

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::exec::ExecProgram;
 use crate::keeper::LaunchContext;
-use crate::numbers::{
+use crate::libc_abi::{
     ResourceLimit, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ,
 };
 use crate::sys;
@@ -69,7 +69,7 @@ fn wait_and_become(
     context: &LaunchContext,
 ) -> ! {
     // The keeper's handler for SIGCHLD must not stay in the worker.
-    sys::restore_default(crate::numbers::SIGCHLD);
+    sys::restore_default(crate::libc_abi::SIGCHLD);
     let made = if context.caller_session { sys::new_group() } else { sys::new_session() };
     if gate.read_exact(&mut [0]).is_err() {
         sys::exit(127);

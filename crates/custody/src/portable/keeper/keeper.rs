@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use crate::frames::{self, FrameReader};
 use crate::gate::{KEEPER_IGNORES, StageError};
 use crate::ledger::LedgerWriter;
-use crate::numbers::{POLLIN, POLLOUT, ResourceLimit};
+use crate::libc_abi::{POLLIN, POLLOUT, ResourceLimit};
 use crate::process_state::{self, PidState};
 use crate::record::{ProcessIdentity, RecordKind};
 use crate::sys;

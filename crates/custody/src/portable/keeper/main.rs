@@ -13,9 +13,9 @@ mod frames;
 mod gate;
 mod keeper;
 mod ledger;
-#[path = "../numbers.rs"]
+#[path = "../libc_abi.rs"]
 #[expect(dead_code, reason = "the library checks all of them, the keeper uses most")]
-mod numbers;
+mod libc_abi;
 #[path = "../process_state.rs"]
 mod process_state;
 #[path = "../../ledger/record.rs"]

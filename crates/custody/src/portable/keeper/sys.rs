@@ -1,11 +1,11 @@
-//! The system calls that std does not offer, with the system's numbers from `numbers`.
+//! The system calls that std does not offer, with the system's numbers from `libc_abi`.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::numbers::{
+use crate::libc_abi::{
     CLD_CONTINUED, CLD_STOPPED, CMSG_ALIGN, CMSG_DATA_AT, ControlHeader, EINVAL, F_DUPFD, F_SETFD,
     FD_CLOEXEC, Id, IoSlice, MSG_CTRUNC, MessageHeader, P_PID, PRIO_PROCESS, PollCount, PollFd,
     RLIMIT_NOFILE, RSS_UNIT, ResourceLimit, SCM_RIGHTS, SI_CODE_AT, SI_STATUS_AT, SIG_SETMASK, SIGCHLD,

@@ -11,9 +11,9 @@ use serde::de::value::{BorrowedStrDeserializer, SeqDeserializer};
 use serde::de::{self, Unexpected, Visitor};
 
 use self::access::{Entries, VariantEntry};
-use super::any::exact_float;
+use super::dynamic_value::exact_float;
 use super::error::does_not_fit;
-use super::handover::{self, Handed};
+use super::passthrough::{self, Handed};
 use super::read::{Ext, Reader, Token, too_deep};
 use super::{BigInt, Encoded, MAX_DEPTH, ValueError};
 
@@ -206,15 +206,15 @@ impl<'de> Decoder<'de> {
     /// Passes an object to one of this crate's own types.
     fn hand_over<V: Visitor<'de>>(&mut self, name: &str, visitor: V) -> Result<V::Value, ValueError> {
         match name {
-            handover::ANY_VALUE => handover::leave(Handed::Value(self.value()?)),
-            handover::ENCODED => {
+            passthrough::ANY_VALUE => passthrough::leave(Handed::Value(self.value()?)),
+            passthrough::ENCODED => {
                 let start = self.reader.rest;
                 self.skip()?;
                 let len = start.len() - self.reader.rest.len();
-                handover::leave(Handed::Encoded(self.source.part(&start[..len])));
+                passthrough::leave(Handed::Encoded(self.source.part(&start[..len])));
             }
             _ => match self.byte_string()? {
-                Ok(bytes) => handover::leave(Handed::Bytes(bytes)),
+                Ok(bytes) => passthrough::leave(Handed::Bytes(bytes)),
                 Err(other) => return self.visit_strictly(other, visitor),
             },
         }
@@ -225,9 +225,9 @@ impl<'de> Decoder<'de> {
     /// Reads the data of a big integer or of a date-time. Passes any other value to the visitor, which rejects it.
     fn extension<V: Visitor<'de>>(&mut self, name: &str, visitor: V) -> Result<V::Value, ValueError> {
         match (name, self.reader.token()?) {
-            (handover::BIG_INT, Token::Ext(Ext::BigInt(bytes))) => visitor.visit_bytes(bytes),
-            (handover::DATE_TIME, Token::Ext(Ext::DateTime(time))) => visitor.visit_bytes(&time.to_wire()),
-            (handover::NAIVE_DATE_TIME, Token::Ext(Ext::NaiveDateTime(time))) => {
+            (passthrough::BIG_INT, Token::Ext(Ext::BigInt(bytes))) => visitor.visit_bytes(bytes),
+            (passthrough::DATE_TIME, Token::Ext(Ext::DateTime(time))) => visitor.visit_bytes(&time.to_wire()),
+            (passthrough::NAIVE_DATE_TIME, Token::Ext(Ext::NaiveDateTime(time))) => {
                 visitor.visit_bytes(&time.to_wire())
             }
             (_, Token::Str(text)) => Err(de::Error::invalid_type(Unexpected::Str(text), &visitor)),
@@ -376,8 +376,10 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
         visitor: V,
     ) -> Result<V::Value, ValueError> {
         match name {
-            handover::ANY_VALUE | handover::ENCODED | handover::BLOB => self.hand_over(name, visitor),
-            handover::BIG_INT | handover::DATE_TIME | handover::NAIVE_DATE_TIME => {
+            passthrough::ANY_VALUE | passthrough::ENCODED | passthrough::BLOB => {
+                self.hand_over(name, visitor)
+            }
+            passthrough::BIG_INT | passthrough::DATE_TIME | passthrough::NAIVE_DATE_TIME => {
                 self.extension(name, visitor)
             }
             _ => visitor.visit_newtype_struct(self),

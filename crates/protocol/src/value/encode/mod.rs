@@ -7,7 +7,7 @@ use serde::ser::{self, Serialize};
 
 use self::compound::{Compound, CompoundKind};
 use super::builder::{ValueBuilder, too_long};
-use super::handover::{self, Handed};
+use super::passthrough::{self, Handed};
 use super::read::Reader;
 use super::{BODY_THRESHOLD, BigInt, MAX_DEPTH, ValueError, ext, write};
 
@@ -99,7 +99,7 @@ impl<'b> Encoder<'b> {
     /// Encodes one of this crate's own types, which passes itself as an object if it can.
     fn take_over<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
         let start = self.builder.head.len();
-        let (result, handed) = handover::receive(|| value.serialize(&mut *self));
+        let (result, handed) = passthrough::receive(|| value.serialize(&mut *self));
         result?;
         let Some(handed) = handed else { return Ok(()) };
         self.builder.head.truncate(start);
@@ -236,16 +236,16 @@ impl<'e, 'b> ser::Serializer for &'e mut Encoder<'b> {
         value: &T,
     ) -> Result<(), ValueError> {
         match name {
-            handover::BLOB => return self.take_over(value),
-            handover::ENCODED => {
+            passthrough::BLOB => return self.take_over(value),
+            passthrough::ENCODED => {
                 self.extension = Some(RAW);
                 let result = self.take_over(value);
                 self.extension = None;
                 return result;
             }
-            handover::BIG_INT => self.extension = Some(ext::BIG_INT),
-            handover::DATE_TIME => self.extension = Some(ext::DATE_TIME),
-            handover::NAIVE_DATE_TIME => self.extension = Some(ext::NAIVE_DATE_TIME),
+            passthrough::BIG_INT => self.extension = Some(ext::BIG_INT),
+            passthrough::DATE_TIME => self.extension = Some(ext::DATE_TIME),
+            passthrough::NAIVE_DATE_TIME => self.extension = Some(ext::NAIVE_DATE_TIME),
             _ => {}
         }
         value.serialize(self)

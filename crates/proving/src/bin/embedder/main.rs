@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use snakepit::custody::Config;
+use snakepit::custody::CustodyOptions;
 use snakepit::{Builder, Snakepit, telemetry};
 
 fn main() -> ExitCode {
@@ -70,7 +70,7 @@ impl EmbedderOptions {
 
     /// Returns an engine with one pool of one worker that can do everything wrong.
     fn engine(&self) -> Builder {
-        let mut config = Config::default();
+        let mut config = CustodyOptions::default();
         if let Some(grace) = self.millis("term") {
             config.cleanup_on_stop_timeout_ms = grace.as_millis() as u64;
         }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use snakepit_custody::{
-    Config, Containment, CustodyEvents, Exit, ExitStatus, OpenError, Run, Session, SpawnError, StopReport,
-    Survivor, WorkerProcess,
+    Containment, CustodyEvents, CustodyOptions, Exit, ExitStatus, OpenError, Run, Session, SpawnError,
+    StopReport, Survivor, WorkerProcess,
 };
 
 use crate::spawn::HostileProgram;
@@ -248,14 +248,14 @@ impl HostState {
 
 #[derive(Debug)]
 struct RunSettings {
-    config: Config,
+    config: CustodyOptions,
     in_a_thread: bool,
 }
 
 impl RunSettings {
     fn parse(words: &[&str]) -> Self {
         // Only the starts that the tests make may reap.
-        let mut config = Config { reap_interval: Duration::ZERO, ..Config::default() };
+        let mut config = CustodyOptions { reap_interval: Duration::ZERO, ..CustodyOptions::default() };
         let mut in_a_thread = false;
         for (key, value) in words.iter().map(|word| word.split_once('=').expect("key=value")) {
             match (key, value) {

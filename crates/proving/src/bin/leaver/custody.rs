@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use snakepit::custody::{Command, Config, Run, end_all};
+use snakepit::custody::{Command, CustodyOptions, Run, end_all};
 
 use crate::{number, tell};
 
@@ -15,7 +15,7 @@ impl LeaverRuns {
     pub(crate) fn obey(&mut self, words: &[&str]) -> bool {
         match words {
             ["run", state] => {
-                let config = Config { state_dir: Some((*state).into()), ..Config::default() };
+                let config = CustodyOptions { state_dir: Some((*state).into()), ..CustodyOptions::default() };
                 let run = Run::open(config).expect("open a run");
                 let worker = run.spawn(Command::new("sleep").arg("1000")).expect("spawn");
                 self.runs.push(run);

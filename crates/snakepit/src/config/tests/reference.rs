@@ -160,7 +160,7 @@ fn sections() -> Vec<Section> {
         section(
             "[custody]",
             "How processes are kept in custody, for all pools.",
-            plain::<Foreign<custody::Config>>(),
+            plain::<Foreign<custody::CustodyOptions>>(),
             SectionForm::Live,
         ),
         section(

@@ -49,7 +49,7 @@ mod javascript {
 
     use snakepit::PoolOptions;
     use snakepit::adapter::Program;
-    use snakepit::conformance::{Capability, Feature, Subject, Verdict, Way};
+    use snakepit::conformance::{Capability, CheckVerdict, Feature, Subject, Way};
 
     struct JavaScript;
 
@@ -82,7 +82,7 @@ mod javascript {
             ),
             ("floats_stay_floats", "DistinctFloats: 1.0 is 1 in JavaScript, and they are the same numbers"),
         ] {
-            assert_eq!(snakepit::conformance::run(check, &JavaScript), Verdict::Skipped(said.into()));
+            assert_eq!(snakepit::conformance::run(check, &JavaScript), CheckVerdict::Skipped(said.into()));
         }
     }
 }

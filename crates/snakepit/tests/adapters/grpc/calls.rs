@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use snakepit::custody::{Config, Containment, ExitStatus};
+use snakepit::custody::{Containment, CustodyOptions, ExitStatus};
 use snakepit::pool::CancelGrace;
 use snakepit::value::Blob;
 use snakepit::{CallError, Snakepit, Value, args};
@@ -261,7 +261,7 @@ async fn over_tcp_and_in_a_namespace_of_its_own_it_serves_as_well() {
         return;
     }
     let builder = Snakepit::builder().pool(pool());
-    let custody = Config { containment: Containment::Namespace, ..Config::default() };
+    let custody = CustodyOptions { containment: Containment::Namespace, ..CustodyOptions::default() };
     let pit = Pit::build_with(builder, custody).await;
     let echoed: i64 = pit.call("echo", args! { value: 2 }).await.expect("an echo");
     assert_eq!(echoed, 2);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use snakepit::adapter::Program;
 use snakepit::adapter::http::{HttpMethod, HttpWorker};
-use snakepit::custody::{Config, Containment, ExitStatus};
+use snakepit::custody::{Containment, CustodyOptions, ExitStatus};
 use snakepit::pool::CancelGrace;
 use snakepit::telemetry::Event;
 use snakepit::value::{Args, Blob, Map};
@@ -57,9 +57,11 @@ async fn a_unix_socket_serves_as_well_and_the_other_tiers_do() {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("s").to_string_lossy().into_owned();
         let pool = snakepit::http(program(&["socket", &path])).workers(1);
-        let pit =
-            Pit::build_with(Snakepit::builder().pool(pool), Config { containment, ..Config::default() })
-                .await;
+        let pit = Pit::build_with(
+            Snakepit::builder().pool(pool),
+            CustodyOptions { containment, ..CustodyOptions::default() },
+        )
+        .await;
         assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("a list"), [1]);
         pit.end().await;
     }

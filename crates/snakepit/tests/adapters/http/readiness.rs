@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use snakepit::adapter::Program;
 use snakepit::adapter::http::{HttpWorker, Readiness, Route};
-use snakepit::custody::{Config, Containment};
+use snakepit::custody::{Containment, CustodyOptions};
 use snakepit::{EngineError, PoolOptions, Snakepit, StartError, Value, args};
 
 use crate::support::{self, Pit, SOON, chain, lines, runs_in, soon};
@@ -61,7 +61,8 @@ async fn a_worker_is_ready_when_it_listens_on_the_socket_that_it_was_told_of_in_
         for words in [["--uds", "{socket}"], ["--port", "{port}"]] {
             let pool = pool(application(&words).ready(Readiness::Port));
             let builder = Snakepit::builder().pool(pool);
-            let pit = Pit::build_with(builder, Config { containment, ..Config::default() }).await;
+            let pit =
+                Pit::build_with(builder, CustodyOptions { containment, ..CustodyOptions::default() }).await;
             assert_eq!(look(&pit).await["method"].as_str(), Some("GET"), "{containment:?} {words:?}");
             pit.end().await;
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use snakepit::custody::{Config, Containment};
+use snakepit::custody::{Containment, CustodyOptions};
 use snakepit::{CallError, Snakepit, Value, args};
 
 use crate::support::{self, Pit, worker};
@@ -105,7 +105,7 @@ async fn each_worker_is_asked_for_its_health() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_other_tiers_serve_calls_show_stacks_and_leave_nothing() {
     for tier in support::possible([Containment::Namespace, Containment::Group]) {
-        let config = Config { containment: tier, ..Config::default() };
+        let config = CustodyOptions { containment: tier, ..CustodyOptions::default() };
         let pit = Pit::build_with(Snakepit::builder().pool(worker("basic.py").workers(1)), config).await;
         let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await.expect("a sum");
         assert_eq!(sum, 3);

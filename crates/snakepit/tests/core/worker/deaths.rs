@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use snakepit::call::Verdict;
+use snakepit::call::OomVerdict;
 use snakepit::custody::ExitStatus;
 use snakepit::{CallError, Value, args};
 
@@ -104,7 +104,7 @@ async fn a_crash_tells_where_python_was_and_apart_from_what_it_printed() {
             assert!(!autopsy.output.iter().any(|line| line.contains("  File ")), "{error}");
             assert!(error.to_string().contains("in end"), "{error}");
             assert!(autopsy.rss.is_some_and(|rss| rss > 1 << 20), "{autopsy:?}");
-            assert_eq!(autopsy.oom, Verdict::No);
+            assert_eq!(autopsy.oom, OomVerdict::No);
         }
         pit.end().await;
     }
@@ -116,11 +116,11 @@ async fn a_worker_that_somebody_killed_was_not_killed_for_its_memory() {
     for how in ["kill", "os._exit"] {
         let error = soon(how, pit.call::<Value>("end", args! { how: how })).await.expect_err("a death");
         let autopsy = error.autopsy().expect("an autopsy");
-        assert_ne!(autopsy.oom, Verdict::Yes, "{error}");
+        assert_ne!(autopsy.oom, OomVerdict::Yes, "{error}");
         assert_eq!(autopsy.stack, None, "{error}");
         let (said, is_killed) = (error.to_string(), how == "kill");
         assert_eq!(said.contains("want of memory"), is_killed, "{said}");
-        assert!(is_killed || autopsy.oom == Verdict::No, "{error}");
+        assert!(is_killed || autopsy.oom == OomVerdict::No, "{error}");
     }
     pit.end().await;
 }
@@ -137,14 +137,14 @@ async fn a_worker_that_the_kernel_killed_for_its_memory_says_so() {
     assert_eq!(status_of(&error), Some(ExitStatus::Signal(9)), "{error}");
     // A cgroup that does not belong to the engine appears only in the kernel log.
     if support::reads_kernel_log() {
-        assert_eq!(autopsy.oom, Verdict::Yes, "{error}");
+        assert_eq!(autopsy.oom, OomVerdict::Yes, "{error}");
         assert!(error.to_string().contains("the kernel ended it for want of memory"), "{error}");
     } else {
         support::unproven("the kernel log cannot be read");
     }
     // The next worker, which is killed by hand, does not inherit the verdict.
     let error = soon("the end", pit.call::<Value>("end", args! { how: "kill" })).await.expect_err("a death");
-    assert_ne!(error.autopsy().map(|autopsy| autopsy.oom), Some(Verdict::Yes), "{error}");
+    assert_ne!(error.autopsy().map(|autopsy| autopsy.oom), Some(OomVerdict::Yes), "{error}");
     pit.end().await;
     cgroup.remove().await;
 }

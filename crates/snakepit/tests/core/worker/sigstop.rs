@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use snakepit::custody::Config;
+use snakepit::custody::CustodyOptions;
 use snakepit::policy::Sizing;
 use snakepit::pool::{Affinity, WorkerLiveness};
 use snakepit::{CallError, Pool, Snakepit, Value, args};
@@ -164,7 +164,7 @@ async fn a_deadline_at_a_stopped_worker_is_kept_and_the_error_says_that_it_is_st
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_lets_a_stopped_worker_go_on_and_does_not_wait_in_vain() {
-    let custody = Config { cleanup_on_stop_timeout_ms: 60_000, ..Config::default() };
+    let custody = CustodyOptions { cleanup_on_stop_timeout_ms: 60_000, ..CustodyOptions::default() };
     let pit = Pit::build_with(Snakepit::builder().pool(worker("hostile.py").workers(1)), custody).await;
     let pool = pit.pools()[0].clone();
     signal(pids(&pool)[0], Signal::STOP);

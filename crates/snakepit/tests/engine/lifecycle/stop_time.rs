@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use snakepit::adapter::Mock;
-use snakepit::custody::Config;
+use snakepit::custody::CustodyOptions;
 use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 
 use crate::support::{Pit, lines, pids, python, runs, runs_in, soon, until, worker};
@@ -14,12 +14,12 @@ use crate::support::{Pit, lines, pids, python, runs, runs_in, soon, until, worke
 /// What a stop may take beyond the configured time, on a busy machine.
 const SLACK: Duration = Duration::from_millis(700);
 
-fn key(millis: u64) -> Config {
-    Config { cleanup_on_stop_timeout_ms: millis, ..Config::default() }
+fn key(millis: u64) -> CustodyOptions {
+    CustodyOptions { cleanup_on_stop_timeout_ms: millis, ..CustodyOptions::default() }
 }
 
-fn without_cleanup() -> Config {
-    Config { cleanup_on_stop: false, cleanup_on_stop_timeout_ms: 20_000, ..Config::default() }
+fn without_cleanup() -> CustodyOptions {
+    CustodyOptions { cleanup_on_stop: false, cleanup_on_stop_timeout_ms: 20_000, ..CustodyOptions::default() }
 }
 
 /// Returns workers that ignore TERM and never return from their stop hook.
@@ -39,7 +39,7 @@ fn program(file: &str, words: &[&str]) -> Vec<String> {
     ["python3".to_owned(), file.to_string_lossy().into_owned()].into_iter().chain(words).collect()
 }
 
-async fn start(pools: impl IntoIterator<Item = PoolOptions>, custody: Config) -> Pit {
+async fn start(pools: impl IntoIterator<Item = PoolOptions>, custody: CustodyOptions) -> Pit {
     let builder = pools.into_iter().fold(Snakepit::builder(), snakepit::Builder::pool);
     Pit::build_with(builder, custody).await
 }
@@ -78,7 +78,7 @@ async fn a_deaf_worker_costs_the_configured_time_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_setting_it_is_three_seconds() {
-    let pit = start([deaf(1)], Config::default()).await;
+    let pit = start([deaf(1)], CustodyOptions::default()).await;
     assert_takes(stop_of(&pit).await, 3000);
 }
 
@@ -332,7 +332,7 @@ fn a_runtime_that_is_dropped_and_one_of_a_single_thread_use_the_configured_time(
 async fn a_script_uses_the_configured_time() {
     let home = tempfile::tempdir().expect("a directory");
     for (custody, takes) in [(key(400), Some(400)), (without_cleanup(), None)] {
-        let custody = Config { state_dir: Some(home.path().to_owned()), ..custody };
+        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..custody };
         let builder = Snakepit::builder().pool(deaf(2)).custody(custody);
         let script =
             snakepit::script(builder).without_signals().run(async |_| Ok::<_, CallError>(Instant::now()));
@@ -349,7 +349,7 @@ async fn a_script_uses_the_configured_time() {
 async fn process_group_kill_concerns_term_alone() {
     for group in [true, false] {
         let (_home, path) = notebook();
-        let custody = Config { process_group_kill: group, ..key(1000) };
+        let custody = CustodyOptions { process_group_kill: group, ..key(1000) };
         let pit = start([deaf(1)], custody).await;
         let child: u32 = pit.call("child", args! { path: path.as_str() }).await.expect("a child");
         assert!(runs(child));

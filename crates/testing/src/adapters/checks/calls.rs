@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::adapters::test_engine::{TOOL, TestEngine, chain, soon, until};
-use crate::adapters::{Held, Subject, Verdict, needs};
+use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{Value, args};
 
-pub(crate) async fn a_call_is_answered_with_its_result(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_call_is_answered_with_its_result(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     for n in 0..50 {
         let sum: i64 = engine.get("add", args! { a: n, b: 1 }).await;
@@ -18,7 +18,7 @@ pub(crate) async fn a_call_is_answered_with_its_result(subject: &dyn Subject) ->
     Held
 }
 
-pub(crate) async fn many_calls_at_once_get_their_own_answers(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn many_calls_at_once_get_their_own_answers(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     let calls = (0..200).map(|n| {
         let value = format!("value {n}");
@@ -33,7 +33,7 @@ pub(crate) async fn many_calls_at_once_get_their_own_answers(subject: &dyn Subje
     Held
 }
 
-pub(crate) async fn calls_run_at_the_same_time_where_they_may(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn calls_run_at_the_same_time_where_they_may(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Concurrency);
     let engine = TestEngine::with(subject, |pool| pool.concurrency(4)).await;
     let mut waiting = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) async fn calls_run_at_the_same_time_where_they_may(subject: &dyn Subj
     Held
 }
 
-pub(crate) async fn large_values_travel_both_ways(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn large_values_travel_both_ways(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     // The euro sign has three bytes in UTF-8, so pieces of a power of two do not end between characters.
     let large = "€uro".repeat(700_000);
@@ -62,7 +62,7 @@ pub(crate) async fn large_values_travel_both_ways(subject: &dyn Subject) -> Verd
     Held
 }
 
-pub(crate) async fn what_a_worker_prints_is_kept_and_harms_nothing(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn what_a_worker_prints_is_kept_and_harms_nothing(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Prints);
     let engine = TestEngine::open(subject).await;
     let words = "a stray print, {\"status\": 17}";
@@ -83,7 +83,7 @@ pub(crate) async fn what_a_worker_prints_is_kept_and_harms_nothing(subject: &dyn
     Held
 }
 
-pub(crate) async fn a_worker_knows_how_much_time_is_left(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_knows_how_much_time_is_left(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Deadline);
     let engine = TestEngine::open(subject).await;
     let call = engine.call::<f64>("deadline", args! {}).timeout(Duration::from_secs(100));
@@ -95,7 +95,7 @@ pub(crate) async fn a_worker_knows_how_much_time_is_left(subject: &dyn Subject) 
     Held
 }
 
-pub(crate) async fn a_worker_knows_the_session(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_knows_the_session(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Sessions);
     let engine = TestEngine::open(subject).await;
     match soon("session", engine.call::<Option<String>>("session", args! {}).session("mine")).await {
@@ -113,7 +113,7 @@ pub(crate) async fn a_worker_knows_the_session(subject: &dyn Subject) -> Verdict
     Held
 }
 
-pub(crate) async fn a_worker_knows_what_the_caller_sent_along(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_knows_what_the_caller_sent_along(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Metadata);
     let engine = TestEngine::open(subject).await;
     // An unusual value either arrives unchanged or is rejected.
@@ -129,7 +129,7 @@ pub(crate) async fn a_worker_knows_what_the_caller_sent_along(subject: &dyn Subj
     Held
 }
 
-pub(crate) async fn a_worker_uses_a_tool_of_the_host(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_uses_a_tool_of_the_host(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Tools);
     let engine = TestEngine::open(subject).await;
     let sum: i64 = engine.get("use_tool", args! { tool: TOOL, a: 40, b: 2 }).await;

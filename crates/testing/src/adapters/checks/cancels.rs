@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::adapters::test_engine::{TestEngine, chain, has_line, soon, text, until};
-use crate::adapters::{Held, Subject, Verdict, needs};
+use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{CallError, RemoteErrorKind, args};
 
 pub(crate) async fn a_call_that_nobody_waits_for_is_cancelled_in_the_worker(
     subject: &dyn Subject,
-) -> Verdict {
+) -> CheckVerdict {
     needs!(subject, Cancel);
     let engine = TestEngine::open(subject).await;
     let wait = engine.begin_wait("wait").await;
@@ -20,7 +20,9 @@ pub(crate) async fn a_call_that_nobody_waits_for_is_cancelled_in_the_worker(
     Held
 }
 
-pub(crate) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(
+    subject: &dyn Subject,
+) -> CheckVerdict {
     needs!(subject, Cancel);
     let engine = TestEngine::open(subject).await;
     let (started, release) = (engine.path("wait"), engine.path("never"));
@@ -39,7 +41,7 @@ pub(crate) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(subject
     Held
 }
 
-pub(crate) async fn a_cancelled_call_does_not_cost_the_worker(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_cancelled_call_does_not_cost_the_worker(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Cancel);
     let engine = TestEngine::open(subject).await;
     let before = engine.pool().workers()[0].id.clone();

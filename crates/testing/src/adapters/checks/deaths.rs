@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::adapters::test_engine::{TestEngine, chain, soon, text, until};
-use crate::adapters::{Capability, Feature, Held, Subject, Verdict, needs};
+use crate::adapters::{Capability, CheckVerdict, Feature, Held, Subject, needs};
 use crate::custody::ExitStatus;
 use crate::{CallError, Value, args};
 use snakepit_core::Autopsy;
@@ -25,7 +25,9 @@ fn status(autopsy: &Autopsy) -> Option<ExitStatus> {
     autopsy.exit.map(|exit| exit.status)
 }
 
-pub(crate) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(
+    subject: &dyn Subject,
+) -> CheckVerdict {
     needs!(subject, Crash);
     let engine = TestEngine::open(subject).await;
     let before = engine.pool().workers()[0].id.clone();
@@ -42,7 +44,7 @@ pub(crate) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(subject: 
 
 pub(crate) async fn a_worker_that_a_signal_ends_fails_its_call_with_an_autopsy(
     subject: &dyn Subject,
-) -> Verdict {
+) -> CheckVerdict {
     needs!(subject, Processes, Crash);
     let engine = TestEngine::open(subject).await;
     let autopsy = death(&engine, "die", args! {}).await;
@@ -52,7 +54,9 @@ pub(crate) async fn a_worker_that_a_signal_ends_fails_its_call_with_an_autopsy(
     Held
 }
 
-pub(crate) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(
+    subject: &dyn Subject,
+) -> CheckVerdict {
     needs!(subject, Processes);
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
@@ -72,7 +76,7 @@ pub(crate) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(subje
     Held
 }
 
-pub(crate) async fn a_death_harms_no_neighbour(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_death_harms_no_neighbour(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Crash);
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     let wait = engine.begin_wait("wait").await;
@@ -85,7 +89,7 @@ pub(crate) async fn a_death_harms_no_neighbour(subject: &dyn Subject) -> Verdict
     Held
 }
 
-pub(crate) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Crash);
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
@@ -107,7 +111,7 @@ pub(crate) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subj
     Held
 }
 
-pub(crate) async fn garbage_costs_its_own_call_only(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn garbage_costs_its_own_call_only(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Garbage);
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     let wait = engine.begin_wait("wait").await;
@@ -134,7 +138,7 @@ pub(crate) async fn leave_child(engine: &TestEngine) -> std::path::PathBuf {
     lock
 }
 
-pub(crate) async fn nothing_that_a_dead_worker_started_lives_on(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn nothing_that_a_dead_worker_started_lives_on(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Processes, Crash);
     let engine = TestEngine::open(subject).await;
     let lock = leave_child(&engine).await;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::adapter::Reason;
 use crate::adapters::test_engine::{SOON, TestEngine, noted, soon};
-use crate::adapters::{Held, Subject, Verdict, needs};
+use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{CallError, CancelGrace, Stuck, Value, WhenStuck, args};
 
-pub(crate) async fn a_stopped_worker_is_terminated_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stopped_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     engine.assert_serves().await;
     soon("the stop", engine.stop()).await;
@@ -21,7 +21,7 @@ pub(crate) async fn a_stopped_worker_is_terminated_once(subject: &dyn Subject) -
     Held
 }
 
-pub(crate) async fn a_worker_too_many_is_terminated_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_too_many_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     engine.pool().scale(1);
     noted(&engine.recording, "one of them is terminated", |recording| {
@@ -34,7 +34,7 @@ pub(crate) async fn a_worker_too_many_is_terminated_once(subject: &dyn Subject) 
     Held
 }
 
-pub(crate) async fn a_replaced_worker_is_terminated_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_replaced_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     assert_eq!(soon("the order", engine.pool().recycle_all()).await, 1);
     noted(&engine.recording, "it is terminated", |recording| !recording.reasons()[0].is_empty()).await;
@@ -46,7 +46,7 @@ pub(crate) async fn a_replaced_worker_is_terminated_once(subject: &dyn Subject) 
     Held
 }
 
-pub(crate) async fn a_dead_worker_is_terminated_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_dead_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Processes);
     let engine = TestEngine::open(subject).await;
     let Some(process) = engine.recording.process(0) else { panic!("a worker that is a process has none") };
@@ -58,7 +58,7 @@ pub(crate) async fn a_dead_worker_is_terminated_once(subject: &dyn Subject) -> V
     Held
 }
 
-pub(crate) async fn a_broken_worker_is_terminated_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_broken_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     let wait = engine.begin_wait("wait").await;
     engine.recording.break_worker(0, "the check says so");
@@ -71,7 +71,7 @@ pub(crate) async fn a_broken_worker_is_terminated_once(subject: &dyn Subject) ->
     Held
 }
 
-pub(crate) async fn a_stubborn_worker_is_terminated_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stubborn_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
     let short = Duration::from_millis(100);
     let grace = CancelGrace { ask: short, raise: short, terminate: short };
     let engine = TestEngine::with(subject, |pool| pool.cancel_grace(grace)).await;
@@ -86,7 +86,7 @@ pub(crate) async fn a_stubborn_worker_is_terminated_once(subject: &dyn Subject) 
     Held
 }
 
-pub(crate) async fn a_stuck_worker_is_terminated_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stuck_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
     let stuck = Stuck::default().after(Duration::from_millis(500)).then(WhenStuck::Replace);
     let engine = TestEngine::with(subject, |pool| pool.stuck(stuck)).await;
     let call = engine.begin_stubborn().await;
@@ -102,7 +102,7 @@ pub(crate) async fn a_stuck_worker_is_terminated_once(subject: &dyn Subject) -> 
     Held
 }
 
-pub(crate) async fn a_terminate_that_does_not_end_is_not_waited_for(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_terminate_that_does_not_end_is_not_waited_for(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     engine.recording.clinging.store(true, Ordering::SeqCst);
     engine.recording.break_worker(0, "the check says so");
@@ -118,7 +118,7 @@ pub(crate) async fn a_terminate_that_does_not_end_is_not_waited_for(subject: &dy
     Held
 }
 
-pub(crate) async fn a_call_that_comes_after_the_end_is_answered(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_call_that_comes_after_the_end_is_answered(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     engine.recording.late.store(true, Ordering::SeqCst);
     let call = tokio::spawn(engine.call::<i64>("add", args! { a: 1, b: 2 }).into_future());

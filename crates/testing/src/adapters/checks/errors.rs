@@ -1,7 +1,7 @@
 //! Checks of errors in the worker's code, as a caller gets them.
 
 use crate::adapters::test_engine::{TestEngine, chain};
-use crate::adapters::{Held, Subject, Verdict, needs};
+use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{RemoteError, RemoteErrorKind, Value, args};
 
 /// Returns the error of a command that must fail.
@@ -16,7 +16,7 @@ async fn failure(engine: &TestEngine, command: &str) -> RemoteError {
     }
 }
 
-pub(crate) async fn an_error_says_what_happened(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_says_what_happened(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "fail").await;
     assert_eq!(error.kind, RemoteErrorKind::Exception, "its kind");
@@ -25,7 +25,7 @@ pub(crate) async fn an_error_says_what_happened(subject: &dyn Subject) -> Verdic
     Held
 }
 
-pub(crate) async fn an_error_tells_its_type(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_tells_its_type(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, ErrorTypes);
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "fail").await;
@@ -36,7 +36,7 @@ pub(crate) async fn an_error_tells_its_type(subject: &dyn Subject) -> Verdict {
     Held
 }
 
-pub(crate) async fn an_error_tells_where_it_happened(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_tells_where_it_happened(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Tracebacks);
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "fail").await;
@@ -46,7 +46,7 @@ pub(crate) async fn an_error_tells_where_it_happened(subject: &dyn Subject) -> V
     Held
 }
 
-pub(crate) async fn an_error_tells_its_cause(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_tells_its_cause(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Causes);
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "fail_because").await;
@@ -56,7 +56,7 @@ pub(crate) async fn an_error_tells_its_cause(subject: &dyn Subject) -> Verdict {
     Held
 }
 
-pub(crate) async fn an_error_harms_nobody(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_error_harms_nobody(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     let before = engine.pool().workers()[0].id.clone();
     for _ in 0..10 {
@@ -68,7 +68,9 @@ pub(crate) async fn an_error_harms_nobody(subject: &dyn Subject) -> Verdict {
     Held
 }
 
-pub(crate) async fn a_result_that_cannot_be_sent_is_an_error_with_its_path(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_result_that_cannot_be_sent_is_an_error_with_its_path(
+    subject: &dyn Subject,
+) -> CheckVerdict {
     needs!(subject, RefusedResults);
     let engine = TestEngine::open(subject).await;
     let error = failure(&engine, "unsendable").await;

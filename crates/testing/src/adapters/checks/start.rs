@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use crate::adapters::test_engine::{SOON, TestEngine, chain};
-use crate::adapters::{Feature, Held, Subject, Verdict, Way, needs};
+use crate::adapters::{CheckVerdict, Feature, Held, Subject, Way, needs};
 use crate::custody::ExitStatus;
 use crate::{EngineError, RemoteErrorKind, StartError, Value, args};
 
 /// The start timeout of a worker that never becomes ready.
 const LITTLE_TIME: Duration = Duration::from_millis(1500);
 
-pub(crate) async fn a_worker_that_is_ready_answers(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_is_ready_answers(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     let workers = engine.pool().workers();
     assert_eq!(workers.len(), 1, "one worker serves");
@@ -23,7 +23,7 @@ pub(crate) async fn a_worker_that_is_ready_answers(subject: &dyn Subject) -> Ver
     Held
 }
 
-pub(crate) async fn a_worker_says_which_commands_it_has(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_says_which_commands_it_has(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Commands);
     let engine = TestEngine::open(subject).await;
     let commands = engine.pool().commands();
@@ -34,7 +34,7 @@ pub(crate) async fn a_worker_says_which_commands_it_has(subject: &dyn Subject) -
     Held
 }
 
-pub(crate) async fn an_unknown_command_is_an_error_that_says_so(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn an_unknown_command_is_an_error_that_says_so(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     let answer = engine.ask::<Value>("no_such_command", args! {}).await;
     let Err(error) = answer else { panic!("a command that does not exist answers {answer:?}") };
@@ -46,7 +46,7 @@ pub(crate) async fn an_unknown_command_is_an_error_that_says_so(subject: &dyn Su
     Held
 }
 
-pub(crate) async fn a_worker_that_is_never_ready_is_given_up(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_is_never_ready_is_given_up(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Processes);
     let started =
         TestEngine::start(subject, Way::NeverReady, |pool| pool.worker_start_timeout(LITTLE_TIME)).await;
@@ -61,7 +61,9 @@ pub(crate) async fn a_worker_that_is_never_ready_is_given_up(subject: &dyn Subje
     Held
 }
 
-pub(crate) async fn a_worker_that_ends_before_it_is_ready_fails_at_once(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_worker_that_ends_before_it_is_ready_fails_at_once(
+    subject: &dyn Subject,
+) -> CheckVerdict {
     needs!(subject, Processes);
     let began = Instant::now();
     let patient = |pool: crate::PoolOptions| pool.worker_start_timeout(SOON * 10);

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::deaths::{is_free, leave_child};
 use crate::adapters::test_engine::{SOON, TestEngine, chain, soon};
-use crate::adapters::{Held, Subject, Verdict, needs};
+use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{CallError, Value, args};
 
-pub(crate) async fn a_stop_lets_calls_finish(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stop_lets_calls_finish(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     let wait = engine.begin_wait("wait").await;
     let pit = (*engine).clone();
@@ -20,7 +20,7 @@ pub(crate) async fn a_stop_lets_calls_finish(subject: &dyn Subject) -> Verdict {
     Held
 }
 
-pub(crate) async fn a_stop_does_not_wait_for_ever(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stop_does_not_wait_for_ever(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Processes);
     let engine = TestEngine::open(subject).await;
     let call = engine.begin_stubborn().await;
@@ -33,7 +33,7 @@ pub(crate) async fn a_stop_does_not_wait_for_ever(subject: &dyn Subject) -> Verd
     Held
 }
 
-pub(crate) async fn a_stopped_pool_takes_no_call(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stopped_pool_takes_no_call(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
     soon("the stop", engine.stop()).await;
@@ -46,7 +46,7 @@ pub(crate) async fn a_stopped_pool_takes_no_call(subject: &dyn Subject) -> Verdi
     Held
 }
 
-pub(crate) async fn nothing_that_a_worker_started_outlives_a_stop(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn nothing_that_a_worker_started_outlives_a_stop(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Processes);
     let engine = TestEngine::open(subject).await;
     let lock = leave_child(&engine).await;

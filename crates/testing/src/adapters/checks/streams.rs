@@ -4,7 +4,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 
 use crate::adapters::test_engine::{TestEngine, chain, has_line, soon, text, until};
-use crate::adapters::{Held, Subject, Verdict, needs};
+use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{CallError, args};
 
 /// The length of the items that show how far a worker is ahead of its reader.
@@ -40,7 +40,7 @@ fn values<T: Clone>(items: &Items<T>) -> Vec<T> {
     items.iter().filter_map(|item| item.as_ref().ok()).cloned().collect()
 }
 
-pub(crate) async fn a_stream_brings_its_values_in_order(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stream_brings_its_values_in_order(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Streams);
     let engine = TestEngine::open(subject).await;
     for length in [1, 3, 5000] {
@@ -57,7 +57,7 @@ pub(crate) async fn a_stream_brings_its_values_in_order(subject: &dyn Subject) -
     Held
 }
 
-pub(crate) async fn a_stream_without_values_ends(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stream_without_values_ends(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Streams);
     let engine = TestEngine::open(subject).await;
     let items = all(opened::<u32>(&engine, "count", args! { n: 0 })).await;
@@ -67,7 +67,7 @@ pub(crate) async fn a_stream_without_values_ends(subject: &dyn Subject) -> Verdi
     Held
 }
 
-pub(crate) async fn a_plain_command_is_a_stream_of_one_value(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_plain_command_is_a_stream_of_one_value(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Streams);
     let engine = TestEngine::open(subject).await;
     let items = all(opened::<u32>(&engine, "add", args! { a: 1, b: 2 })).await;
@@ -76,7 +76,7 @@ pub(crate) async fn a_plain_command_is_a_stream_of_one_value(subject: &dyn Subje
     Held
 }
 
-pub(crate) async fn a_stream_that_fails_brings_what_it_had(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stream_that_fails_brings_what_it_had(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Streams);
     let engine = TestEngine::open(subject).await;
     let items = all(opened::<u32>(&engine, "count_and_fail", args! { n: 3, message: "no more" })).await;
@@ -94,7 +94,7 @@ pub(crate) async fn a_stream_that_fails_brings_what_it_had(subject: &dyn Subject
     Held
 }
 
-pub(crate) async fn a_stream_that_nobody_reads_any_more_is_cancelled(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_stream_that_nobody_reads_any_more_is_cancelled(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Streams, Cancel);
     let engine = TestEngine::open(subject).await;
     let made = engine.path("made");
@@ -110,7 +110,7 @@ pub(crate) async fn a_stream_that_nobody_reads_any_more_is_cancelled(subject: &d
     Held
 }
 
-pub(crate) async fn a_slow_reader_holds_the_worker_back(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn a_slow_reader_holds_the_worker_back(subject: &dyn Subject) -> CheckVerdict {
     needs!(subject, Streams, Backpressure);
     let engine = TestEngine::open(subject).await;
     let made = engine.path("made");

@@ -2,7 +2,7 @@
 //! one.
 
 use crate::adapters::test_engine::{TestEngine, chain};
-use crate::adapters::{Capability, Feature, Held, Subject, Verdict};
+use crate::adapters::{Capability, CheckVerdict, Feature, Held, Subject};
 use crate::value::{BigInt, DateTime, Map, NaiveDateTime};
 use crate::{CallError, Value, args};
 
@@ -26,7 +26,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
 }
 
 /// Asserts that the values come back if the adapter has the feature, and are otherwise rejected with their path.
-async fn assert_honest(subject: &dyn Subject, feature: Feature, values: Vec<Value>) -> Verdict {
+async fn assert_honest(subject: &dyn Subject, feature: Feature, values: Vec<Value>) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     let capability = subject.capability(feature);
     for value in values {
@@ -50,11 +50,13 @@ async fn assert_honest(subject: &dyn Subject, feature: Feature, values: Vec<Valu
     engine.close().await;
     match capability {
         Capability::Present => Held,
-        Capability::Absent(reason) => Verdict::Skipped(format!("{feature:?}: {reason}, and it is refused")),
+        Capability::Absent(reason) => {
+            CheckVerdict::Skipped(format!("{feature:?}: {reason}, and it is refused"))
+        }
     }
 }
 
-pub(crate) async fn plain_values_come_back_as_they_were(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn plain_values_come_back_as_they_were(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     let texts = ["", "plain", "quote \" backslash \\ slash /", "line\nfeed\r\n\ttab", "nul \0 bell \u{7}"];
     let more = ["Grüße, 世界, 🐍", "\u{2028}\u{2029}\u{feff}", "null", "0"];
@@ -67,7 +69,7 @@ pub(crate) async fn plain_values_come_back_as_they_were(subject: &dyn Subject) -
     Held
 }
 
-pub(crate) async fn integers_keep_their_size(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn integers_keep_their_size(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     for number in [1i64 << 31, -(1 << 31), (1 << 53) - 1, 1 - (1 << 53)] {
         assert_comes_back(&engine, number.into()).await;
@@ -84,7 +86,7 @@ pub(crate) async fn integers_keep_their_size(subject: &dyn Subject) -> Verdict {
     if wide == Held { large } else { wide }
 }
 
-pub(crate) async fn floats_stay_floats(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn floats_stay_floats(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     for number in [0.1, 5e-324, f64::MIN_POSITIVE, std::f64::consts::PI] {
         assert_comes_back(&engine, number.into()).await;
@@ -105,23 +107,23 @@ pub(crate) async fn floats_stay_floats(subject: &dyn Subject) -> Verdict {
     match capability {
         Capability::Present => Held,
         Capability::Absent(reason) => {
-            Verdict::Skipped(format!("DistinctFloats: {reason}, and they are the same numbers"))
+            CheckVerdict::Skipped(format!("DistinctFloats: {reason}, and they are the same numbers"))
         }
     }
 }
 
-pub(crate) async fn numbers_that_are_none_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn numbers_that_are_none_come_back_or_are_refused(subject: &dyn Subject) -> CheckVerdict {
     let values = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(Value::from).into();
     assert_honest(subject, Feature::NonFiniteFloats, values).await
 }
 
-pub(crate) async fn byte_strings_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn byte_strings_come_back_or_are_refused(subject: &dyn Subject) -> CheckVerdict {
     let bytes = |bytes: Vec<u8>| Value::Bytes(bytes.into());
     let values = vec![bytes(Vec::new()), bytes((0..=255).collect()), bytes(vec![0xff; 100_000])];
     assert_honest(subject, Feature::Bytes, values).await
 }
 
-pub(crate) async fn date_times_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn date_times_come_back_or_are_refused(subject: &dyn Subject) -> CheckVerdict {
     let zoned = [("0 h", 0), ("2 h", 7200), ("-5 h 30 min", -19_800)];
     let mut values = vec![Value::NaiveDateTime(NaiveDateTime::new(1_700_000_000_123_456))];
     for (offset, seconds) in zoned {
@@ -133,13 +135,13 @@ pub(crate) async fn date_times_come_back_or_are_refused(subject: &dyn Subject) -
     assert_honest(subject, Feature::DateTimes, values).await
 }
 
-pub(crate) async fn keys_of_any_kind_come_back_or_are_refused(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn keys_of_any_kind_come_back_or_are_refused(subject: &dyn Subject) -> CheckVerdict {
     // Not 1 beside true, nor 0 beside false, which are the same key in Python.
     let map = Map::from([(Value::from(7), Value::from("seven")), (Value::from(true), Value::from("yes"))]);
     assert_honest(subject, Feature::AnyKeys, vec![map.into()]).await
 }
 
-pub(crate) async fn values_inside_values_come_back(subject: &dyn Subject) -> Verdict {
+pub(crate) async fn values_inside_values_come_back(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
     let mut deep = Value::from("at the bottom");
     for n in 0..40 {

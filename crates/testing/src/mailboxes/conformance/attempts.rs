@@ -5,7 +5,7 @@ use std::time::Duration;
 use snakepit_mailbox::{Attempt, AttemptEnd, DeadReason, MessageId, MessageState, NackOptions, SendOptions};
 
 use super::test_mailbox::TestMailbox;
-use super::{Held, Verdict};
+use super::{CheckVerdict, Held};
 use crate::mailboxes::Fixture;
 
 /// Returns the parts of an attempt that do not depend on the machine.
@@ -13,7 +13,7 @@ fn told(attempts: &[Attempt]) -> Vec<(u32, AttemptEnd, Option<&str>)> {
     attempts.iter().map(|attempt| (attempt.delivery, attempt.end, attempt.error.as_deref())).collect()
 }
 
-pub(super) async fn each_attempt_is_remembered(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn each_attempt_is_remembered(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     assert_eq!(test.mailbox.peek(1).await.expect("a look")[0].attempts, []);
@@ -38,7 +38,7 @@ pub(super) async fn each_attempt_is_remembered(fixture: &dyn Fixture) -> Verdict
     Held
 }
 
-pub(super) async fn the_last_error_stays_with_what_is_given_up(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn the_last_error_stays_with_what_is_given_up(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 2).await;
     test.send("nacked").await;
     for delivery in 1..=2 {
@@ -67,7 +67,7 @@ pub(super) async fn the_last_error_stays_with_what_is_given_up(fixture: &dyn Fix
     Held
 }
 
-pub(super) async fn attempts_and_their_errors_are_bounded(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn attempts_and_their_errors_are_bounded(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1000).await;
     test.send("a").await;
     for delivery in 1..=40 {
@@ -85,7 +85,7 @@ pub(super) async fn attempts_and_their_errors_are_bounded(fixture: &dyn Fixture)
     Held
 }
 
-pub(super) async fn an_error_outlasts_many_crashes(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_error_outlasts_many_crashes(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 30).await;
     test.send("a").await;
     test.receive_one(50).await.nack(NackOptions::new().error("the only word")).await.expect("a nack");
@@ -98,7 +98,7 @@ pub(super) async fn an_error_outlasts_many_crashes(fixture: &dyn Fixture) -> Ver
     Held
 }
 
-pub(super) async fn a_redrive_keeps_what_is_remembered(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_redrive_keeps_what_is_remembered(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     test.send("a").await;
     for round in 1..=2 {
@@ -113,7 +113,9 @@ pub(super) async fn a_redrive_keeps_what_is_remembered(fixture: &dyn Fixture) ->
     Held
 }
 
-pub(super) async fn a_new_message_remembers_nothing_of_those_before_it(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_new_message_remembers_nothing_of_those_before_it(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 2).await;
     for round in 0..3 {
         test.send("a").await;
@@ -143,7 +145,7 @@ impl TestMailbox<'_> {
     }
 }
 
-pub(super) async fn a_message_is_found_by_its_id_wherever_it_is(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_message_is_found_by_its_id_wherever_it_is(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     let id = test.send_with("a", SendOptions::new().delay(test.units(3))).await;
     let exhausted = Some(MessageState::Dead { reason: DeadReason::Deliveries });
@@ -172,7 +174,7 @@ pub(super) async fn a_message_is_found_by_its_id_wherever_it_is(fixture: &dyn Fi
     Held
 }
 
-pub(super) async fn looking_changes_nothing(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn looking_changes_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 9).await;
     let id = test.send("a").await;
     for delivery in 1..=9 {

@@ -11,7 +11,7 @@ use snakepit_mailbox::{
 };
 
 use super::test_mailbox::{TestMailbox, assert_expired, bodies};
-use super::{Held, Verdict, needs_time};
+use super::{CheckVerdict, Held, needs_time};
 use crate::mailboxes::Fixture;
 
 /// Tries every operation that takes a receipt. All of them must be refused and change nothing.
@@ -34,7 +34,7 @@ async fn assert_good_for_nothing(test: &TestMailbox<'_>, message: &Message) {
 
 pub(super) async fn m1_a_lapsed_receipt_is_refused_although_nobody_has_looked(
     fixture: &dyn Fixture,
-) -> Verdict {
+) -> CheckVerdict {
     for attempt in 0..7 {
         let test = TestMailbox::new(fixture).await;
         test.send_with("a", SendOptions::new().reply_to(test.mailbox.name())).await;
@@ -56,7 +56,7 @@ pub(super) async fn m1_a_lapsed_receipt_is_refused_although_nobody_has_looked(
     Held
 }
 
-pub(super) async fn m2_a_receive_never_waits_to_fill_its_batch(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn m2_a_receive_never_waits_to_fill_its_batch(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     test.send("b").await;
@@ -71,7 +71,7 @@ pub(super) async fn m2_a_receive_never_waits_to_fill_its_batch(fixture: &dyn Fix
     Held
 }
 
-pub(super) async fn m3_a_closed_mailbox_takes_and_gives_nothing(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn m3_a_closed_mailbox_takes_and_gives_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("before").await;
     test.mailbox.close();
@@ -88,7 +88,7 @@ pub(super) async fn m3_a_closed_mailbox_takes_and_gives_nothing(fixture: &dyn Fi
     Held
 }
 
-pub(super) async fn what_is_under_way_can_be_finished_after_a_close(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn what_is_under_way_can_be_finished_after_a_close(fixture: &dyn Fixture) -> CheckVerdict {
     let (test, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
     for body in ["ack", "nack", "extend", "bury", "reply"] {
         test.send_with(body, SendOptions::new().reply_to(answers.mailbox.name())).await;
@@ -105,7 +105,9 @@ pub(super) async fn what_is_under_way_can_be_finished_after_a_close(fixture: &dy
     Held
 }
 
-pub(super) async fn a_reply_to_a_closed_mailbox_leaves_the_message_leased(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_reply_to_a_closed_mailbox_leaves_the_message_leased(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
     let (test, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
     test.send_with("a", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let message = test.receive_one(50).await;
@@ -120,7 +122,7 @@ pub(super) async fn a_reply_to_a_closed_mailbox_leaves_the_message_leased(fixtur
     Held
 }
 
-pub(super) async fn m4_a_body_that_cannot_be_read_harms_no_neighbour(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn m4_a_body_that_cannot_be_read_harms_no_neighbour(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let numbers: TypedMailbox<u32> = TypedMailbox::over(Arc::clone(&test.mailbox));
     numbers.send(&1, SendOptions::new()).await.expect("it is sent");
@@ -143,7 +145,9 @@ pub(super) async fn m4_a_body_that_cannot_be_read_harms_no_neighbour(fixture: &d
     Held
 }
 
-pub(super) async fn m4_a_mailbox_that_nobody_touches_keeps_its_messages(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn m4_a_mailbox_that_nobody_touches_keeps_its_messages(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
     let days = Duration::from_hours(24 * 8);
     needs_time!(fixture, days);
     let test = TestMailbox::new(fixture).await;
@@ -156,7 +160,9 @@ pub(super) async fn m4_a_mailbox_that_nobody_touches_keeps_its_messages(fixture:
     Held
 }
 
-pub(super) async fn a_typed_receive_goes_on_behind_what_cannot_be_read(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_typed_receive_goes_on_behind_what_cannot_be_read(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let numbers: TypedMailbox<u32> = TypedMailbox::over(Arc::clone(&test.mailbox));
     for _ in 0..3 {
@@ -173,7 +179,7 @@ pub(super) async fn a_typed_receive_goes_on_behind_what_cannot_be_read(fixture: 
 
 pub(super) async fn m5_a_message_that_kills_its_receivers_ends_as_a_dead_letter(
     fixture: &dyn Fixture,
-) -> Verdict {
+) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 3).await;
     let poison = test.send("poison").await;
     for delivery in 1..=3 {
@@ -191,7 +197,9 @@ pub(super) async fn m5_a_message_that_kills_its_receivers_ends_as_a_dead_letter(
     Held
 }
 
-pub(super) async fn m6_a_message_is_moved_to_the_dead_letters_not_copied(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn m6_a_message_is_moved_to_the_dead_letters_not_copied(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 2).await;
     let buried = test.send("buried").await;
     let message = test.receive_one(1).await;
@@ -215,7 +223,7 @@ pub(super) async fn m6_a_message_is_moved_to_the_dead_letters_not_copied(fixture
     Held
 }
 
-pub(super) async fn an_older_receipt_is_good_for_nothing(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_older_receipt_is_good_for_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send_with("a", SendOptions::new().reply_to(test.mailbox.name())).await;
     let lapsed = test.receive_one(1).await;
@@ -231,7 +239,7 @@ pub(super) async fn an_older_receipt_is_good_for_nothing(fixture: &dyn Fixture) 
     Held
 }
 
-pub(super) async fn a_receipt_is_never_given_out_twice(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_receipt_is_never_given_out_twice(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 100).await;
     let mut seen = HashSet::new();
     for round in 0..10 {
@@ -255,7 +263,7 @@ pub(super) async fn a_receipt_is_never_given_out_twice(fixture: &dyn Fixture) ->
     Held
 }
 
-pub(super) async fn a_receipt_of_another_mailbox_is_good_for_nothing(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_receipt_of_another_mailbox_is_good_for_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let (one, other) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
     one.send("a").await;
     other.send("b").await;
@@ -267,7 +275,7 @@ pub(super) async fn a_receipt_of_another_mailbox_is_good_for_nothing(fixture: &d
     Held
 }
 
-pub(super) async fn a_receipt_that_was_made_up_is_good_for_nothing(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_receipt_that_was_made_up_is_good_for_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(50).await;

@@ -1,7 +1,7 @@
 //! The checks that every backend must pass, by name. Each opens a fresh mailbox and panics if it does not hold.
 
 mod attempts;
-mod flow;
+mod delivery_limits;
 mod leases;
 mod operations;
 mod order;
@@ -17,17 +17,17 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 
-pub use crate::adapters::Verdict;
+pub use crate::adapters::CheckVerdict;
 
 use super::Fixture;
-use Verdict::Held;
+use CheckVerdict::Held;
 
 /// A named check.
 #[derive(Clone, Copy)]
 pub struct MailboxCheck {
     /// The sentence that must hold.
     pub name: &'static str,
-    check: fn(&dyn Fixture) -> BoxFuture<'_, Verdict>,
+    check: fn(&dyn Fixture) -> BoxFuture<'_, CheckVerdict>,
 }
 
 impl fmt::Debug for MailboxCheck {
@@ -38,7 +38,7 @@ impl fmt::Debug for MailboxCheck {
 
 impl MailboxCheck {
     /// Runs the check, and panics if it does not hold.
-    pub async fn run(&self, fixture: &dyn Fixture) -> Verdict {
+    pub async fn run(&self, fixture: &dyn Fixture) -> CheckVerdict {
         (self.check)(fixture).await
     }
 }
@@ -46,7 +46,7 @@ impl MailboxCheck {
 /// Runs the check of this name on the fixture's runtime.
 pub fn run(name: &str, fixture: &dyn Fixture) {
     let check = CHECKS.iter().find(|check| check.name == name).expect("a check of this name");
-    if let Verdict::Skipped(reason) = fixture.runtime().block_on(check.run(fixture)) {
+    if let CheckVerdict::Skipped(reason) = fixture.runtime().block_on(check.run(fixture)) {
         println!("skipped: {reason}");
     }
 }
@@ -55,7 +55,7 @@ pub fn run(name: &str, fixture: &dyn Fixture) {
 macro_rules! needs {
     ($test:expr, $capability:ident) => {
         if let Err(reason) = $test.mailbox.capabilities().$capability {
-            return super::Verdict::Skipped(format!("{}: {reason}", stringify!($capability)));
+            return super::CheckVerdict::Skipped(format!("{}: {reason}", stringify!($capability)));
         }
     };
 }
@@ -65,7 +65,7 @@ use needs;
 macro_rules! needs_time {
     ($fixture:expr, $time:expr) => {
         if $fixture.patience() < $time {
-            return super::Verdict::Skipped(format!("{:?} is too long to wait", $time));
+            return super::CheckVerdict::Skipped(format!("{:?} is too long to wait", $time));
         }
     };
 }
@@ -190,7 +190,7 @@ checks! { $
         a_dedup_key_counts_within_a_batch
         a_dedup_key_is_forgotten_after_five_minutes
     ]
-    flow: [
+    delivery_limits: [
         messages_of_a_group_come_one_at_a_time_and_in_order
         other_groups_go_on
         a_batch_takes_one_of_each_group

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 use snakepit_mailbox::{DeadReason, LeaseExtension, NackOptions, Receipt, ReceiveOptions, SendOptions};
 
 use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range, bodies};
-use super::{Held, Verdict};
+use super::{CheckVerdict, Held};
 use crate::mailboxes::Fixture;
 
-pub(super) async fn a_message_is_received_as_it_was_sent(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_message_is_received_as_it_was_sent(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let before = SystemTime::now() - Duration::from_secs(2);
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -27,7 +27,7 @@ pub(super) async fn a_message_is_received_as_it_was_sent(fixture: &dyn Fixture) 
     Held
 }
 
-pub(super) async fn a_body_can_be_any_bytes(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_body_can_be_any_bytes(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let sent = [Vec::new(), vec![0], (0..=255).collect(), vec![0xff; 1 << 20]];
     for body in sent.clone() {
@@ -38,14 +38,14 @@ pub(super) async fn a_body_can_be_any_bytes(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn an_empty_mailbox_gives_nothing_at_once(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_empty_mailbox_gives_nothing_at_once(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     assert_eq!(test.receive(10, 10).await.len(), 0);
     test.assert_count([0, 0, 0, 0]).await;
     Held
 }
 
-pub(super) async fn ids_are_never_the_same(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn ids_are_never_the_same(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let mut ids = std::collections::HashSet::new();
     for _ in 0..50 {
@@ -60,7 +60,7 @@ pub(super) async fn ids_are_never_the_same(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn several_are_sent_in_one_step_and_in_order(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn several_are_sent_in_one_step_and_in_order(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let batch = ["a", "b", "c"].map(|body| (body.as_bytes().to_vec(), SendOptions::new()));
     let ids = test.mailbox.send_all(batch.into()).await.expect("they are sent");
@@ -71,7 +71,7 @@ pub(super) async fn several_are_sent_in_one_step_and_in_order(fixture: &dyn Fixt
     Held
 }
 
-pub(super) async fn several_are_sent_or_none(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn several_are_sent_or_none(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let bad = SendOptions::new().delay(Duration::from_hours(367 * 24));
     let batch = vec![(b"a".to_vec(), SendOptions::new()), (b"b".to_vec(), bad)];
@@ -80,7 +80,7 @@ pub(super) async fn several_are_sent_or_none(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_receive_takes_no_more_than_it_asked_for(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_receive_takes_no_more_than_it_asked_for(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for body in ["a", "b", "c", "d"] {
         test.send(body).await;
@@ -90,7 +90,7 @@ pub(super) async fn a_receive_takes_no_more_than_it_asked_for(fixture: &dyn Fixt
     Held
 }
 
-pub(super) async fn acks_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn acks_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for body in ["a", "b", "c"] {
         test.send(body).await;
@@ -105,7 +105,7 @@ pub(super) async fn acks_of_several_leave_out_what_expired(fixture: &dyn Fixture
     Held
 }
 
-pub(super) async fn nacks_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn nacks_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for body in ["a", "b", "c"] {
         test.send(body).await;
@@ -119,7 +119,7 @@ pub(super) async fn nacks_of_several_leave_out_what_expired(fixture: &dyn Fixtur
     Held
 }
 
-pub(super) async fn releases_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn releases_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for body in ["a", "b", "c"] {
         test.send(body).await;
@@ -134,7 +134,7 @@ pub(super) async fn releases_of_several_leave_out_what_expired(fixture: &dyn Fix
     Held
 }
 
-pub(super) async fn an_extended_lease_lasts_longer(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_extended_lease_lasts_longer(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(4).await;
@@ -145,7 +145,7 @@ pub(super) async fn an_extended_lease_lasts_longer(fixture: &dyn Fixture) -> Ver
     Held
 }
 
-pub(super) async fn an_extended_lease_ends_too(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_extended_lease_ends_too(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(10).await;
@@ -156,7 +156,7 @@ pub(super) async fn an_extended_lease_ends_too(fixture: &dyn Fixture) -> Verdict
     Held
 }
 
-pub(super) async fn an_extension_never_shortens_a_lease(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_extension_never_shortens_a_lease(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(20).await;
@@ -166,7 +166,7 @@ pub(super) async fn an_extension_never_shortens_a_lease(fixture: &dyn Fixture) -
     Held
 }
 
-pub(super) async fn an_exact_extension_may_shorten_a_lease(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_exact_extension_may_shorten_a_lease(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(30).await;
@@ -181,7 +181,7 @@ pub(super) async fn an_exact_extension_may_shorten_a_lease(fixture: &dyn Fixture
     Held
 }
 
-pub(super) async fn peek_shows_what_comes_next_and_leases_nothing(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn peek_shows_what_comes_next_and_leases_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for body in ["a", "b", "c"] {
         test.send(body).await;
@@ -201,7 +201,7 @@ pub(super) async fn peek_shows_what_comes_next_and_leases_nothing(fixture: &dyn 
     Held
 }
 
-pub(super) async fn a_purge_removes_all_but_the_dead(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_purge_removes_all_but_the_dead(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for body in ["dead", "leased", "visible"] {
         test.send(body).await;
@@ -218,7 +218,7 @@ pub(super) async fn a_purge_removes_all_but_the_dead(fixture: &dyn Fixture) -> V
     Held
 }
 
-pub(super) async fn dead_letters_are_listed_by_their_age(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn dead_letters_are_listed_by_their_age(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for body in ["a", "b", "c"] {
         test.send(body).await;
@@ -239,7 +239,7 @@ pub(super) async fn dead_letters_are_listed_by_their_age(fixture: &dyn Fixture) 
     Held
 }
 
-pub(super) async fn redrive_puts_back_the_chosen_ones(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn redrive_puts_back_the_chosen_ones(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let (first, second) = (test.send("a").await, test.send("b").await);
     for message in test.receive(10, 50).await {
@@ -256,7 +256,7 @@ pub(super) async fn redrive_puts_back_the_chosen_ones(fixture: &dyn Fixture) -> 
     Held
 }
 
-pub(super) async fn a_receipt_can_be_carried_as_a_text(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_receipt_can_be_carried_as_a_text(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let receipt = test.receive_one(50).await.receipt.expect("a receipt");
@@ -266,7 +266,7 @@ pub(super) async fn a_receipt_can_be_carried_as_a_text(fixture: &dyn Fixture) ->
     Held
 }
 
-pub(super) async fn a_healthy_mailbox_says_so(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_healthy_mailbox_says_so(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.mailbox.health().await.expect("it works");
     assert!(!test.mailbox.is_closed());

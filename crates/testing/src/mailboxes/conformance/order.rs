@@ -5,10 +5,10 @@ use std::time::Duration;
 use snakepit_mailbox::{DeadReason, SendOptions};
 
 use super::test_mailbox::{TestMailbox, bodies};
-use super::{Held, Verdict, needs};
+use super::{CheckVerdict, Held, needs};
 use crate::mailboxes::Fixture;
 
-pub(super) async fn first_deliveries_come_in_the_order_of_their_sends(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn first_deliveries_come_in_the_order_of_their_sends(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, ordered);
     for number in 0..25 {
@@ -22,7 +22,7 @@ pub(super) async fn first_deliveries_come_in_the_order_of_their_sends(fixture: &
     Held
 }
 
-pub(super) async fn higher_priorities_come_first(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn higher_priorities_come_first(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, priorities);
     for (body, priority) in [("low", -5), ("a", 0), ("high", 7), ("b", 0), ("higher", 100)] {
@@ -32,7 +32,7 @@ pub(super) async fn higher_priorities_come_first(fixture: &dyn Fixture) -> Verdi
     Held
 }
 
-pub(super) async fn what_comes_back_keeps_its_place(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn what_comes_back_keeps_its_place(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, ordered);
     for body in ["a", "b", "c"] {
@@ -46,7 +46,7 @@ pub(super) async fn what_comes_back_keeps_its_place(fixture: &dyn Fixture) -> Ve
     Held
 }
 
-pub(super) async fn what_was_delayed_takes_its_place_by_its_send(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn what_was_delayed_takes_its_place_by_its_send(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, ordered);
     test.send_with("first", SendOptions::new().delay(test.units(2))).await;
@@ -57,7 +57,7 @@ pub(super) async fn what_was_delayed_takes_its_place_by_its_send(fixture: &dyn F
     Held
 }
 
-pub(super) async fn what_is_redriven_comes_last(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn what_is_redriven_comes_last(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     needs!(test, ordered);
     for body in ["dead", "alive"] {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use snakepit_mailbox::{DeadLetterPolicy, LeaseExtension, ReceiveOptions, SendOptions};
 
 use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range};
-use super::{Held, Verdict};
+use super::{CheckVerdict, Held};
 use crate::mailboxes::fixture::{Fixture, fresh_name};
 
 const TWELVE_HOURS: Duration = Duration::from_hours(12);
 const TOO_LONG: Duration = Duration::from_millis(43_200_001);
 
-pub(super) async fn a_receive_takes_1_to_10_messages(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_receive_takes_1_to_10_messages(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for messages in [0, 11, usize::MAX] {
         let outcome = test.mailbox.receive(ReceiveOptions::new().max_messages(messages)).await;
@@ -23,7 +23,7 @@ pub(super) async fn a_receive_takes_1_to_10_messages(fixture: &dyn Fixture) -> V
     Held
 }
 
-pub(super) async fn a_lease_lasts_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_lease_lasts_0_s_to_12_h(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     for time in [TOO_LONG, Duration::MAX] {
@@ -42,7 +42,7 @@ pub(super) async fn a_lease_lasts_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict 
     Held
 }
 
-pub(super) async fn a_receive_waits_0_s_to_20_s(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_receive_waits_0_s_to_20_s(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for wait in [Duration::from_millis(20_001), Duration::MAX] {
         assert_out_of_range(&test.mailbox.receive(ReceiveOptions::new().wait(wait)).await, "wait");
@@ -53,7 +53,7 @@ pub(super) async fn a_receive_waits_0_s_to_20_s(fixture: &dyn Fixture) -> Verdic
     Held
 }
 
-pub(super) async fn a_nack_pauses_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_nack_pauses_0_s_to_12_h(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(100).await;
@@ -69,7 +69,7 @@ pub(super) async fn a_nack_pauses_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict 
     Held
 }
 
-pub(super) async fn an_extension_lasts_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_extension_lasts_0_s_to_12_h(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(100).await;
@@ -83,7 +83,7 @@ pub(super) async fn an_extension_lasts_0_s_to_12_h(fixture: &dyn Fixture) -> Ver
     Held
 }
 
-pub(super) async fn a_delay_lasts_0_s_to_366_days(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_delay_lasts_0_s_to_366_days(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let hours = 366 * 24;
     let most = Duration::from_hours(hours);
@@ -103,7 +103,7 @@ pub(super) async fn a_delay_lasts_0_s_to_366_days(fixture: &dyn Fixture) -> Verd
     Held
 }
 
-pub(super) async fn a_time_to_live_is_more_than_nothing(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_time_to_live_is_more_than_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let outcome = test.mailbox.send(Vec::new(), SendOptions::new().time_to_live(Duration::ZERO)).await;
     assert_out_of_range(&outcome, "time_to_live");
@@ -113,7 +113,7 @@ pub(super) async fn a_time_to_live_is_more_than_nothing(fixture: &dyn Fixture) -
     Held
 }
 
-pub(super) async fn priorities_are_all_of_an_i8(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn priorities_are_all_of_an_i8(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for priority in [i8::MIN, -1, 0, 1, i8::MAX] {
         test.send_with("a", SendOptions::new().priority(priority)).await;
@@ -124,7 +124,7 @@ pub(super) async fn priorities_are_all_of_an_i8(fixture: &dyn Fixture) -> Verdic
     Held
 }
 
-pub(super) async fn a_message_is_delivered_at_least_once(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_message_is_delivered_at_least_once(fixture: &dyn Fixture) -> CheckVerdict {
     let none = fixture.open(&fresh_name(), DeadLetterPolicy::new().max_deliveries(0)).await;
     assert_out_of_range(&none, "max_deliveries");
     Held

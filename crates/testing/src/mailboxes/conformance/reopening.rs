@@ -6,7 +6,7 @@ use std::time::Duration;
 use snakepit_mailbox::{DeadReason, SendOptions};
 
 use super::test_mailbox::{TestMailbox, assert_expired, bodies};
-use super::{Held, Verdict, needs};
+use super::{CheckVerdict, Held, needs};
 use crate::mailboxes::Fixture;
 
 impl TestMailbox<'_> {
@@ -15,7 +15,7 @@ impl TestMailbox<'_> {
     }
 }
 
-pub(super) async fn messages_outlive_their_process(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn messages_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
     let mut test = TestMailbox::new(fixture).await;
     needs!(test, outlives_process);
     let options =
@@ -38,7 +38,7 @@ pub(super) async fn messages_outlive_their_process(fixture: &dyn Fixture) -> Ver
     Held
 }
 
-pub(super) async fn leases_outlive_their_process(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn leases_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
     let mut test = TestMailbox::limited(fixture, 2).await;
     needs!(test, outlives_process);
     test.send("kept").await;
@@ -58,7 +58,7 @@ pub(super) async fn leases_outlive_their_process(fixture: &dyn Fixture) -> Verdi
     Held
 }
 
-pub(super) async fn dead_letters_outlive_their_process(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn dead_letters_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
     let mut test = TestMailbox::new(fixture).await;
     needs!(test, outlives_process);
     let id = test.send("a").await;
@@ -73,7 +73,7 @@ pub(super) async fn dead_letters_outlive_their_process(fixture: &dyn Fixture) ->
     Held
 }
 
-pub(super) async fn what_was_done_stays_done(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn what_was_done_stays_done(fixture: &dyn Fixture) -> CheckVerdict {
     let mut test = TestMailbox::new(fixture).await;
     needs!(test, outlives_process);
     for body in ["acked", "purged"] {

@@ -8,10 +8,10 @@ use snakepit_mailbox::{
 };
 
 use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range};
-use super::{Held, Verdict, needs};
+use super::{CheckVerdict, Held, needs};
 use crate::mailboxes::fixture::{Fixture, fresh_name};
 
-pub(super) async fn a_reply_arrives_and_acknowledges(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_reply_arrives_and_acknowledges(fixture: &dyn Fixture) -> CheckVerdict {
     let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
     questions.send_with("6 * 7", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let question = questions.receive_one(50).await;
@@ -24,7 +24,7 @@ pub(super) async fn a_reply_arrives_and_acknowledges(fixture: &dyn Fixture) -> V
     Held
 }
 
-pub(super) async fn a_mailbox_can_reply_to_itself(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_mailbox_can_reply_to_itself(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send_with("again", SendOptions::new().reply_to(test.mailbox.name())).await;
     test.receive_one(50).await.reply("and again").await.expect("it is answered");
@@ -33,7 +33,7 @@ pub(super) async fn a_mailbox_can_reply_to_itself(fixture: &dyn Fixture) -> Verd
     Held
 }
 
-pub(super) async fn without_a_name_there_is_no_reply(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn without_a_name_there_is_no_reply(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(50).await;
@@ -45,7 +45,7 @@ pub(super) async fn without_a_name_there_is_no_reply(fixture: &dyn Fixture) -> V
 
 pub(super) async fn a_reply_to_a_mailbox_that_nobody_has_opened_waits_there(
     fixture: &dyn Fixture,
-) -> Verdict {
+) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let name = fresh_name();
     test.send_with("a", SendOptions::new().reply_to(&name)).await;
@@ -58,7 +58,7 @@ pub(super) async fn a_reply_to_a_mailbox_that_nobody_has_opened_waits_there(
     Held
 }
 
-pub(super) async fn a_reply_with_an_expired_receipt_sends_nothing(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_reply_with_an_expired_receipt_sends_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
     questions.send_with("a", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let question = questions.receive_one(2).await;
@@ -69,7 +69,7 @@ pub(super) async fn a_reply_with_an_expired_receipt_sends_nothing(fixture: &dyn 
     Held
 }
 
-pub(super) async fn a_reply_out_of_range_leaves_the_message_leased(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_reply_out_of_range_leaves_the_message_leased(fixture: &dyn Fixture) -> CheckVerdict {
     let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
     questions.send_with("a", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let question = questions.receive_one(50).await;
@@ -83,7 +83,7 @@ pub(super) async fn a_reply_out_of_range_leaves_the_message_leased(fixture: &dyn
 
 pub(super) async fn a_reply_has_the_id_the_attributes_and_the_trace_of_its_request(
     fixture: &dyn Fixture,
-) -> Verdict {
+) -> CheckVerdict {
     let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let options = SendOptions::new()
@@ -112,7 +112,7 @@ impl TestMailbox<'_> {
     }
 }
 
-pub(super) async fn a_result_is_kept_for_its_time_and_read_by_its_id(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_result_is_kept_for_its_time_and_read_by_its_id(fixture: &dyn Fixture) -> CheckVerdict {
     let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
     let options = SendOptions::new().keep_result(questions.units(10)).attribute("user", "7");
     let quiet = questions.send_with("quiet", options.clone()).await;
@@ -141,7 +141,9 @@ pub(super) async fn a_result_is_kept_for_its_time_and_read_by_its_id(fixture: &d
     Held
 }
 
-pub(super) async fn a_result_is_kept_for_more_than_nothing_and_up_to_12_h(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_result_is_kept_for_more_than_nothing_and_up_to_12_h(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for time in [Duration::ZERO, Duration::from_hours(13)] {
         let options = SendOptions::new().keep_result(time);
@@ -152,7 +154,7 @@ pub(super) async fn a_result_is_kept_for_more_than_nothing_and_up_to_12_h(fixtur
     Held
 }
 
-pub(super) async fn a_reply_wakes_who_waits_for_the_result(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_reply_wakes_who_waits_for_the_result(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let options = SendOptions::new().keep_result(test.units(100));
     let (first, second) = (test.send_with("1", options.clone()).await, test.send_with("2", options).await);
@@ -177,7 +179,7 @@ pub(super) async fn a_reply_wakes_who_waits_for_the_result(fixture: &dyn Fixture
     Held
 }
 
-pub(super) async fn each_of_many_requests_gets_its_own_answer(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn each_of_many_requests_gets_its_own_answer(fixture: &dyn Fixture) -> CheckVerdict {
     const MANY: usize = 40;
     let test = TestMailbox::new(fixture).await;
     let timeout = test.units(200);
@@ -208,7 +210,7 @@ pub(super) async fn each_of_many_requests_gets_its_own_answer(fixture: &dyn Fixt
     Held
 }
 
-pub(super) async fn a_request_that_nobody_answers_ends_in_time(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_request_that_nobody_answers_ends_in_time(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let timeout = test.units(3);
     let mailbox = std::sync::Arc::clone(&test.mailbox);
@@ -226,7 +228,7 @@ pub(super) async fn a_request_that_nobody_answers_ends_in_time(fixture: &dyn Fix
     Held
 }
 
-pub(super) async fn a_request_that_is_dropped_harms_nobody(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_request_that_is_dropped_harms_nobody(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let ask = |body: &'static str| {
         let mailbox = std::sync::Arc::clone(&test.mailbox);
@@ -246,7 +248,7 @@ pub(super) async fn a_request_that_is_dropped_harms_nobody(fixture: &dyn Fixture
     Held
 }
 
-pub(super) async fn results_outlive_their_process(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn results_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
     let mut test = TestMailbox::new(fixture).await;
     needs!(test, outlives_process);
     let id = test.send_with("a", SendOptions::new().keep_result(test.units(50))).await;

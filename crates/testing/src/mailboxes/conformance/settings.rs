@@ -5,7 +5,7 @@ use std::sync::Arc;
 use snakepit_mailbox::{DeadLetterPolicy, DeadReason, Mailbox, NackOptions, SettingsChange};
 
 use super::test_mailbox::{TestMailbox, assert_out_of_range};
-use super::{Held, Verdict, needs};
+use super::{CheckVerdict, Held, needs};
 use crate::mailboxes::Fixture;
 
 impl<'a> TestMailbox<'a> {
@@ -35,7 +35,7 @@ impl<'a> TestMailbox<'a> {
 
 pub(super) async fn a_message_is_delivered_five_times_unless_somebody_says_otherwise(
     fixture: &dyn Fixture,
-) -> Verdict {
+) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     assert_eq!(test.limit().await, 5);
     test.send("a").await;
@@ -46,7 +46,7 @@ pub(super) async fn a_message_is_delivered_five_times_unless_somebody_says_other
     Held
 }
 
-pub(super) async fn a_limit_holds_for_failures_and_crashes_alike(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_limit_holds_for_failures_and_crashes_alike(fixture: &dyn Fixture) -> CheckVerdict {
     for limit in [1, 2, 4, 9] {
         let test = TestMailbox::limited(fixture, limit).await;
         test.send("a").await;
@@ -65,7 +65,7 @@ pub(super) async fn a_limit_holds_for_failures_and_crashes_alike(fixture: &dyn F
     Held
 }
 
-pub(super) async fn a_limit_that_one_sets_holds_for_all(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_limit_that_one_sets_holds_for_all(fixture: &dyn Fixture) -> CheckVerdict {
     let one = TestMailbox::new(fixture).await;
     let other = one.of_another().await;
     one.send("a").await;
@@ -82,7 +82,7 @@ pub(super) async fn a_limit_that_one_sets_holds_for_all(fixture: &dyn Fixture) -
 
 pub(super) async fn whoever_opens_without_a_limit_keeps_the_one_that_is_set(
     fixture: &dyn Fixture,
-) -> Verdict {
+) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 3).await;
     assert_eq!(test.of_another().await.limit().await, 3);
     let opened = fixture.open(test.mailbox.name(), DeadLetterPolicy::new().max_deliveries(8)).await;
@@ -91,7 +91,7 @@ pub(super) async fn whoever_opens_without_a_limit_keeps_the_one_that_is_set(
     Held
 }
 
-pub(super) async fn a_limit_that_is_lowered_holds_for_what_is_there(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_limit_that_is_lowered_holds_for_what_is_there(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for body in ["back", "delayed", "held", "new"] {
         test.send(body).await;
@@ -115,7 +115,7 @@ pub(super) async fn a_limit_that_is_lowered_holds_for_what_is_there(fixture: &dy
     Held
 }
 
-pub(super) async fn a_limit_that_is_raised_holds_for_what_is_held(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_limit_that_is_raised_holds_for_what_is_held(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     test.send("a").await;
     let message = test.receive_one(50).await;
@@ -127,7 +127,7 @@ pub(super) async fn a_limit_that_is_raised_holds_for_what_is_held(fixture: &dyn 
     Held
 }
 
-pub(super) async fn what_died_before_a_limit_is_raised_stays_dead(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn what_died_before_a_limit_is_raised_stays_dead(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     test.send("a").await;
     test.receive_one(2).await;
@@ -138,7 +138,7 @@ pub(super) async fn what_died_before_a_limit_is_raised_stays_dead(fixture: &dyn 
     Held
 }
 
-pub(super) async fn a_limit_is_at_least_one_delivery(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_limit_is_at_least_one_delivery(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let change = SettingsChange::new().max_deliveries(0);
     assert_out_of_range(&test.mailbox.configure(change).await, "max_deliveries");
@@ -146,7 +146,7 @@ pub(super) async fn a_limit_is_at_least_one_delivery(fixture: &dyn Fixture) -> V
     Held
 }
 
-pub(super) async fn settings_outlive_their_process(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn settings_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
     let mut test = TestMailbox::limited(fixture, 11).await;
     needs!(test, outlives_process);
     let before: Arc<dyn Mailbox> = Arc::clone(&test.mailbox);

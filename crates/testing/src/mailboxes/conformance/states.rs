@@ -5,17 +5,17 @@ use std::time::Duration;
 use snakepit_mailbox::{DeadReason, SendOptions};
 
 use super::test_mailbox::{TestMailbox, assert_expired, bodies};
-use super::{Held, Verdict, needs_time};
+use super::{CheckVerdict, Held, needs_time};
 use crate::mailboxes::Fixture;
 
-pub(super) async fn a_send_makes_it_visible(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_send_makes_it_visible(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     test.assert_count([1, 0, 0, 0]).await;
     Held
 }
 
-pub(super) async fn a_send_with_a_delay_makes_it_visible_later(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_send_with_a_delay_makes_it_visible_later(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send_with("a", SendOptions::new().delay(test.units(4))).await;
     test.assert_count([0, 0, 1, 0]).await;
@@ -26,7 +26,7 @@ pub(super) async fn a_send_with_a_delay_makes_it_visible_later(fixture: &dyn Fix
     Held
 }
 
-pub(super) async fn a_receive_leases_it(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_receive_leases_it(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     test.receive_one(10).await;
@@ -35,7 +35,7 @@ pub(super) async fn a_receive_leases_it(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn an_ack_ends_it(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn an_ack_ends_it(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(2).await;
@@ -47,7 +47,7 @@ pub(super) async fn an_ack_ends_it(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_nack_makes_it_visible(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_nack_makes_it_visible(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(10).await;
@@ -59,7 +59,7 @@ pub(super) async fn a_nack_makes_it_visible(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_nack_with_a_pause_makes_it_visible_later(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_nack_with_a_pause_makes_it_visible_later(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(10).await;
@@ -75,7 +75,7 @@ pub(super) async fn a_nack_with_a_pause_makes_it_visible_later(fixture: &dyn Fix
 
 pub(super) async fn a_release_makes_it_visible_as_if_it_had_not_been_delivered(
     fixture: &dyn Fixture,
-) -> Verdict {
+) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let id = test.send("a").await;
     for _ in 0..20 {
@@ -90,7 +90,9 @@ pub(super) async fn a_release_makes_it_visible_as_if_it_had_not_been_delivered(
     Held
 }
 
-pub(super) async fn a_release_of_its_last_delivery_does_not_make_it_dead(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_release_of_its_last_delivery_does_not_make_it_dead(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     test.send("a").await;
     test.receive_one(50).await.release().await.expect("a release");
@@ -102,7 +104,7 @@ pub(super) async fn a_release_of_its_last_delivery_does_not_make_it_dead(fixture
     Held
 }
 
-pub(super) async fn a_release_of_what_was_begun_before_counts_that(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_release_of_what_was_begun_before_counts_that(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 3).await;
     test.send("a").await;
     test.receive_one(50).await.nack(Duration::ZERO).await.expect("a nack");
@@ -117,7 +119,7 @@ pub(super) async fn a_release_of_what_was_begun_before_counts_that(fixture: &dyn
     Held
 }
 
-pub(super) async fn a_lapsed_lease_makes_it_visible(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_lapsed_lease_makes_it_visible(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let id = test.send("a").await;
     test.receive_one(3).await;
@@ -128,7 +130,7 @@ pub(super) async fn a_lapsed_lease_makes_it_visible(fixture: &dyn Fixture) -> Ve
     Held
 }
 
-pub(super) async fn a_lease_of_no_time_lapses_at_once(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_lease_of_no_time_lapses_at_once(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(0).await;
@@ -137,7 +139,7 @@ pub(super) async fn a_lease_of_no_time_lapses_at_once(fixture: &dyn Fixture) -> 
     Held
 }
 
-pub(super) async fn a_bury_makes_it_dead(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_bury_makes_it_dead(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let id = test.send("a").await;
     let message = test.receive_one(2).await;
@@ -152,7 +154,7 @@ pub(super) async fn a_bury_makes_it_dead(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_nack_of_its_last_delivery_makes_it_dead(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_nack_of_its_last_delivery_makes_it_dead(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 2).await;
     test.send("a").await;
     test.receive_one(50).await.nack(Duration::ZERO).await.expect("a nack");
@@ -166,7 +168,7 @@ pub(super) async fn a_nack_of_its_last_delivery_makes_it_dead(fixture: &dyn Fixt
     Held
 }
 
-pub(super) async fn a_lapse_of_its_last_lease_makes_it_dead(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_lapse_of_its_last_lease_makes_it_dead(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     test.send("a").await;
     let last = test.receive_one(3).await;
@@ -179,7 +181,7 @@ pub(super) async fn a_lapse_of_its_last_lease_makes_it_dead(fixture: &dyn Fixtur
     Held
 }
 
-pub(super) async fn its_last_delivery_can_be_acknowledged(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn its_last_delivery_can_be_acknowledged(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     test.send("a").await;
     test.receive_one(50).await.ack().await.expect("an ack");
@@ -187,7 +189,7 @@ pub(super) async fn its_last_delivery_can_be_acknowledged(fixture: &dyn Fixture)
     Held
 }
 
-pub(super) async fn the_end_of_its_time_to_live_makes_it_dead(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn the_end_of_its_time_to_live_makes_it_dead(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let id = test.send_with("a", SendOptions::new().time_to_live(test.units(4))).await;
     test.assert_count([1, 0, 0, 0]).await;
@@ -202,7 +204,7 @@ pub(super) async fn the_end_of_its_time_to_live_makes_it_dead(fixture: &dyn Fixt
     Held
 }
 
-pub(super) async fn the_end_of_its_time_to_live_ends_a_delay(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn the_end_of_its_time_to_live_ends_a_delay(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send_with("a", SendOptions::new().time_to_live(test.units(2)).delay(test.units(50))).await;
     test.pass(2).await;
@@ -211,7 +213,7 @@ pub(super) async fn the_end_of_its_time_to_live_ends_a_delay(fixture: &dyn Fixtu
     Held
 }
 
-pub(super) async fn a_message_that_is_held_outlives_its_time(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_message_that_is_held_outlives_its_time(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send_with("a", SendOptions::new().time_to_live(test.units(4))).await;
     let message = test.receive_one(50).await;
@@ -224,7 +226,7 @@ pub(super) async fn a_message_that_is_held_outlives_its_time(fixture: &dyn Fixtu
 
 pub(super) async fn a_message_that_is_released_too_late_is_the_latest_dead_letter(
     fixture: &dyn Fixture,
-) -> Verdict {
+) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send_with("held", SendOptions::new().time_to_live(test.units(2))).await;
     let held = test.receive_one(50).await;
@@ -237,7 +239,7 @@ pub(super) async fn a_message_that_is_released_too_late_is_the_latest_dead_lette
     Held
 }
 
-pub(super) async fn a_message_that_comes_back_too_late_is_dead(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_message_that_comes_back_too_late_is_dead(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let options = SendOptions::new().time_to_live(test.units(4));
     test.send_with("given back", options.clone()).await;
@@ -252,7 +254,7 @@ pub(super) async fn a_message_that_comes_back_too_late_is_dead(fixture: &dyn Fix
     Held
 }
 
-pub(super) async fn a_redrive_makes_it_new(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_redrive_makes_it_new(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::limited(fixture, 1).await;
     let id = test.send_with("a", SendOptions::new().time_to_live(test.units(50))).await;
     let before = test.receive_one(50).await;
@@ -268,7 +270,7 @@ pub(super) async fn a_redrive_makes_it_new(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_redrive_lets_it_live_for_its_time_again(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_redrive_lets_it_live_for_its_time_again(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send_with("a", SendOptions::new().time_to_live(test.units(4))).await;
     test.pass(4).await;
@@ -279,7 +281,7 @@ pub(super) async fn a_redrive_lets_it_live_for_its_time_again(fixture: &dyn Fixt
     Held
 }
 
-pub(super) async fn a_dedup_key_is_taken_once(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_dedup_key_is_taken_once(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let keyed = SendOptions::new().dedup_key("order 7");
     let first = test.send_with("a", keyed.clone()).await;
@@ -298,7 +300,7 @@ pub(super) async fn a_dedup_key_is_taken_once(fixture: &dyn Fixture) -> Verdict 
     Held
 }
 
-pub(super) async fn a_dedup_key_counts_within_a_batch(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_dedup_key_counts_within_a_batch(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let batch = vec![
         (b"a".to_vec(), SendOptions::new().dedup_key("k")),
@@ -310,7 +312,7 @@ pub(super) async fn a_dedup_key_counts_within_a_batch(fixture: &dyn Fixture) -> 
     Held
 }
 
-pub(super) async fn a_dedup_key_is_forgotten_after_five_minutes(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_dedup_key_is_forgotten_after_five_minutes(fixture: &dyn Fixture) -> CheckVerdict {
     let window = Duration::from_mins(5);
     needs_time!(fixture, window);
     let test = TestMailbox::new(fixture).await;

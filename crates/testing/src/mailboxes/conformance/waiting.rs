@@ -5,10 +5,10 @@ use std::time::Duration;
 use snakepit_mailbox::{DeadReason, LeaseExtension, MailboxError, ReceiveOptions, SendOptions};
 
 use super::test_mailbox::{TestMailbox, bodies};
-use super::{Held, Verdict};
+use super::{CheckVerdict, Held};
 use crate::mailboxes::Fixture;
 
-pub(super) async fn a_wait_ends_after_its_time(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_wait_ends_after_its_time(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let began = tokio::time::Instant::now();
     let options = ReceiveOptions::new().wait(test.units(3));
@@ -17,7 +17,7 @@ pub(super) async fn a_wait_ends_after_its_time(fixture: &dyn Fixture) -> Verdict
     Held
 }
 
-pub(super) async fn a_send_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_send_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let waiting = test.waiting(1).await;
     test.send("a").await;
@@ -25,7 +25,7 @@ pub(super) async fn a_send_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_reply_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_reply_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
     questions.send_with("q", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let waiting = answers.waiting(1).await;
@@ -34,7 +34,7 @@ pub(super) async fn a_reply_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_nack_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_nack_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(100).await;
@@ -44,7 +44,7 @@ pub(super) async fn a_nack_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_release_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_release_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(100).await;
@@ -54,7 +54,7 @@ pub(super) async fn a_release_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict
     Held
 }
 
-pub(super) async fn a_redrive_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_redrive_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     test.receive_one(50).await.bury(DeadReason::Failed { error: "no".into() }).await.expect("it is buried");
@@ -64,7 +64,7 @@ pub(super) async fn a_redrive_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict
     Held
 }
 
-pub(super) async fn the_end_of_a_delay_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn the_end_of_a_delay_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send_with("a", SendOptions::new().delay(test.units(4))).await;
     let waiting = test.waiting(1).await;
@@ -72,7 +72,7 @@ pub(super) async fn the_end_of_a_delay_wakes_a_receiver(fixture: &dyn Fixture) -
     Held
 }
 
-pub(super) async fn the_end_of_a_pause_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn the_end_of_a_pause_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(100).await;
@@ -82,7 +82,7 @@ pub(super) async fn the_end_of_a_pause_wakes_a_receiver(fixture: &dyn Fixture) -
     Held
 }
 
-pub(super) async fn a_lapse_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_lapse_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     test.receive_one(4).await;
@@ -91,7 +91,7 @@ pub(super) async fn a_lapse_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
-pub(super) async fn a_lease_that_is_shortened_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_lease_that_is_shortened_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send("a").await;
     let message = test.receive_one(200).await;
@@ -102,7 +102,7 @@ pub(super) async fn a_lease_that_is_shortened_wakes_a_receiver(fixture: &dyn Fix
     Held
 }
 
-pub(super) async fn a_delay_that_begins_during_a_wait_wakes_in_time(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_delay_that_begins_during_a_wait_wakes_in_time(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     test.send_with("later", SendOptions::new().delay(test.units(100))).await;
     let waiting = test.waiting(1).await;
@@ -111,7 +111,7 @@ pub(super) async fn a_delay_that_begins_during_a_wait_wakes_in_time(fixture: &dy
     Held
 }
 
-pub(super) async fn a_close_wakes_all_receivers(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_close_wakes_all_receivers(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let waiting = [test.waiting(1).await, test.waiting(10).await, test.waiting(1).await];
     test.mailbox.close();
@@ -122,7 +122,7 @@ pub(super) async fn a_close_wakes_all_receivers(fixture: &dyn Fixture) -> Verdic
     Held
 }
 
-pub(super) async fn each_of_several_receivers_gets_one(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn each_of_several_receivers_gets_one(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let waiting = [test.waiting(1).await, test.waiting(1).await, test.waiting(1).await];
     let batch = ["a", "b", "c"].map(|body| (body.as_bytes().to_vec(), SendOptions::new()));
@@ -138,7 +138,7 @@ pub(super) async fn each_of_several_receivers_gets_one(fixture: &dyn Fixture) ->
     Held
 }
 
-pub(super) async fn a_receiver_that_goes_away_takes_no_wake_up_along(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_receiver_that_goes_away_takes_no_wake_up_along(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     let (gone, stays) = (test.waiting(1).await, test.waiting(1).await);
     // The send wakes the receiver, which ends before it can look.

@@ -1,0 +1,112 @@
+//! Trials: a call that workers may have died of runs on a worker that has no other call. So it harms no other call, and
+//! its end says something about this call alone.
+//!
+//! A trial goes to an idle worker. If there is none, the worker with the least work is chosen, which gets no more calls
+//! until it has finished its work and the trial. If every worker has a stream, which may have no end, the trial waits
+//! in the queue: other calls go first, and the trial gets the first worker that becomes idle.
+
+use super::{Scheduler, WorkerEntry};
+use crate::call::Call;
+use crate::call::QueueKey;
+use crate::call::progress::CallPlace;
+
+/// Whether a worker runs, or waits for, a call that must run alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Isolation {
+    None,
+    /// The worker finishes its calls, then gets this one.
+    Awaited(QueueKey),
+    Running,
+}
+
+impl Isolation {
+    /// Records that a call has left the worker. A running trial is the worker's only call, so it has ended.
+    pub(crate) fn is_over(&mut self) {
+        if *self == Self::Running {
+            *self = Self::None;
+        }
+    }
+}
+
+/// The work that a stream counts for, in nanoseconds.
+const ENDLESS: u64 = u32::MAX as u64;
+
+impl WorkerEntry {
+    /// Reports whether the worker has no calls.
+    pub(crate) fn is_free(&self) -> bool {
+        self.held == 0 && self.guests.is_empty()
+    }
+
+    /// Reports whether trials allow the worker to take this call.
+    pub(crate) fn is_fit_for(&self, call: &Call) -> bool {
+        self.isolation == Isolation::None && (!call.alone || self.is_free())
+    }
+}
+
+impl Scheduler {
+    /// Returns the key of the first queued call that is not a trial.
+    pub(crate) fn first_not_isolated(&self) -> Option<QueueKey> {
+        self.queue.iter().find(|(_, call)| !call.alone).map(|(key, _)| *key)
+    }
+
+    /// Queues a call that has no place now. A trial waits at the worker with the least work instead, if there is one
+    /// and the call is not nested.
+    pub(crate) fn wait(&mut self, call: Call) {
+        match call.alone.then(|| self.least_at_work()).flatten() {
+            Some(index) if !call.key.is_nested() => self.await_trial(index, call),
+            Some(_) | None => self.enqueue(call),
+        }
+    }
+
+    /// Returns the worker with the least work, unless all workers have work without an end.
+    fn least_at_work(&self) -> Option<usize> {
+        let entries =
+            self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.as_ref()?)));
+        let may = |entry: &WorkerEntry| {
+            entry.takes_calls() && entry.isolation == Isolation::None && entry.nanos < ENDLESS
+        };
+        entries.filter(|(_, entry)| may(entry)).min_by_key(|(_, entry)| entry.nanos).map(|(index, _)| index)
+    }
+
+    fn await_trial(&mut self, index: usize, call: Call) {
+        let Some(entry) = self.entries[index].as_mut() else { return self.enqueue(call) };
+        call.state.set_place(CallPlace::Queued(call.key));
+        entry.isolation = Isolation::Awaited(call.key);
+        entry.bound.insert(call.key, call);
+        self.bound += 1;
+        self.relist(index);
+    }
+
+    /// Returns the call that a worker must run alone, once the worker has no other calls.
+    pub(crate) fn next_isolated(&mut self, index: usize, key: QueueKey) -> Option<Call> {
+        let entry = self.entries[index].as_mut().filter(|entry| entry.is_free() && entry.takes_calls())?;
+        let call = entry.bound.remove(&key)?;
+        self.bound -= 1;
+        Some(self.assign(index, call, false))
+    }
+
+    /// Ends the wait of a worker for a trial that is no longer bound to it.
+    pub(crate) fn cancel_isolation(&mut self, key: QueueKey) {
+        let is_its = |entry: &Option<WorkerEntry>| {
+            entry.as_ref().is_some_and(|it| it.isolation == Isolation::Awaited(key))
+        };
+        if let Some(index) = self.entries.iter().position(is_its)
+            && let Some(entry) = self.entries[index].as_mut()
+        {
+            entry.isolation = Isolation::None;
+            self.relist(index);
+        }
+    }
+
+    /// Moves the trial that a stopped worker waits for to another worker.
+    pub(crate) fn move_isolated(&mut self, index: usize) {
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        if let Isolation::Awaited(key) = entry.isolation {
+            entry.isolation = Isolation::None;
+            if let Some(call) = entry.bound.remove(&key) {
+                self.bound -= 1;
+                self.wait(call);
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The words that name modules: those of the glossary, and plain ones that need no explanation.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::{assert_none, root, rust_sources};
+
+/// The most words that a newcomer should have to learn.
+const WORDS_OF_THE_GLOSSARY: usize = 30;
+
+/// Words that may name a module without an entry in the glossary, in groups, each with the reason. A word that fits no
+/// group is a new idea (then the glossary needs it), or a metaphor (then there is a noun that a stranger would search
+/// for).
+const PLAIN_WORDS: [(&str, &str); 8] = [
+    (
+        "Rust: its keywords, traits, standard library and crates",
+        "access args bigint blob builder channel clone console crate de decode dir dynamic encode exec \
+         fuzzing handle identity impls init input item jiff lib main map mod new options output read reader \
+         runnable scalar ser serde set split splitter stream text thread time timeout timer typed unit write \
+         writer",
+    ),
+    (
+        "the operating system: processes, files, memory, devices",
+        "abi address argument barrier cgroup children clock cpu cuda descendant directory env exit file \
+         hardware id interpreter interrupt job kill launch libc limit lock log machine memory namespace oom \
+         orphan owner ownership pid private proc process program reap reaper rocm scope script sdk secret \
+         shutdown signal socket spawn spawner stack startup stat stdin stdio sweep sys system terminal wait \
+         walk",
+    ),
+    (
+        "protocols and formats: HTTP, gRPC, JSON, AMQP, SQLite, spec/wire.md",
+        "base64 cancel cancellation client codec connection dead diff digest echo field frame grpc heartbeat \
+         hello host http json letter line link listen listener outbox passthrough payload probe propagation \
+         python readiness ready receive reply request route schema server settle settlement slate span sqlite \
+         stylesheet template trace transport wal wire",
+    ),
+    (
+        "calls, pools and messages: terms of scheduling, queueing and fault tolerance",
+        "admission availability backend breaker caller chain chunk contention delivery direct dispatch \
+         draining duration estimate expiring extension external failpoint gate group held holder idle \
+         isolated jitter leased liveness load measure nested notifier operation order paused pending periodic \
+         placement priority progress quarantine queued rate recycling registry reload remote restart retry \
+         scheduler serve service similar sizing slot storage store stored stuck subscription survivor \
+         suspected tail taint task telemetry trial waiting watch watchdog window withdrawal",
+    ),
+    (
+        "what happens, and what is said of it: states, outcomes, errors, reports",
+        "answer closed crash death end ending error failed failure fault health history inspection journal \
+         lifecycle listing logging open opening outcome record recording report result running stage start \
+         state status step stop summary",
+    ),
+    (
+        "evaluations: statistics, and reports for people",
+        "bench bootstrap comparison dataset display distribution doctor eval evaluation judgement mix page \
+         plot responder significance statistics table word",
+    ),
+    (
+        "building, configuring and testing software",
+        "build cache catalog check checker cleanup command config configuration conformance context control \
+         coordinator custody define fixture global helper maintenance manifest mock mode model notation plan \
+         portable prepare prune recipe removal reopening requires rule runner search selection setting setup \
+         shared subject target test tier",
+    ),
+    (
+        "plain nouns and adjectives of every technical text",
+        "assignment compound content count encoded foreign format function growth handling kept key list name \
+         range raw",
+    ),
+];
+
+/// Returns the words that the page explains.
+fn glossary() -> BTreeSet<String> {
+    let page = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("docs/ARCHITECTURE.md");
+    let section = page.split("\n## ").find_map(|it| it.strip_prefix("Words\n")).expect("the glossary");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| "));
+    let cells = rows.filter_map(|row| row.split(" |").next()).filter(|cell| *cell != "word");
+    cells.flat_map(|cell| cell.split(", ").map(str::to_owned)).collect()
+}
+
+/// Returns a word as it is written in a name, and the singulars that it may have.
+fn singulars(part: &str) -> Vec<String> {
+    let mut forms = vec![part.to_owned()];
+    forms.extend(part.strip_suffix('s').map(str::to_owned));
+    forms.extend(part.strip_suffix("es").map(str::to_owned));
+    forms.extend(part.strip_suffix("ies").map(|stem| format!("{stem}y")));
+    forms
+}
+
+/// Returns the parts of the names of all modules and folders of the published crates, each with a file that has it.
+fn parts() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for source in rust_sources().into_iter().filter(super::SourceFile::is_published) {
+        let (_, inside) = source.path.split_once("/src/").expect("a file below src");
+        let names = inside.strip_suffix(".rs").expect("Rust").split('/');
+        found.extend(
+            names.flat_map(|name| name.split('_')).map(|part| (part.to_owned(), source.path.clone())),
+        );
+    }
+    found
+}
+
+#[test]
+fn the_glossary_is_short() {
+    let words = glossary();
+    let most = WORDS_OF_THE_GLOSSARY;
+    assert!(words.len() > 20 && words.len() <= most, "{} words, not at most {most}: {words:?}", words.len());
+}
+
+#[test]
+fn modules_are_named_by_words_that_are_known() {
+    let glossary = glossary();
+    let plain: BTreeSet<&str> = PLAIN_WORDS.iter().flat_map(|(_, words)| words.split(' ')).collect();
+    let is_known = |part: &str| {
+        singulars(part).iter().any(|word| glossary.contains(word) || plain.contains(word.as_str()))
+    };
+    let found: BTreeSet<String> = parts()
+        .into_iter()
+        .filter(|(part, _)| !is_known(part))
+        .map(|(part, path)| format!("{part}: {path}"))
+        .collect();
+    assert_none(
+        &found.into_iter().collect::<Vec<_>>(),
+        "name these by a word of the glossary in docs/ARCHITECTURE.md, or by one that a stranger would search for",
+    );
+}
+
+#[test]
+fn no_plain_word_outlives_its_module() {
+    let used: BTreeSet<String> = parts().iter().flat_map(|(part, _)| singulars(part)).collect();
+    let glossary = glossary();
+    let mut found = Vec::new();
+    for (group, words) in PLAIN_WORDS {
+        for word in words.split(' ') {
+            if !used.contains(word) {
+                found.push(format!("{word} names no module any more ({group})"));
+            } else if glossary.contains(word) {
+                found.push(format!("{word} is in the glossary ({group})"));
+            }
+        }
+    }
+    assert_none(&found, "remove these words");
+}
