@@ -32,6 +32,10 @@ mod program;
 pub mod python;
 #[cfg(any(feature = "grpc", feature = "http"))]
 mod secret;
+#[cfg(test)]
+mod tests {
+    mod errors;
+}
 #[cfg(feature = "stdio")]
 pub mod stdio;
 mod transport;

@@ -14,6 +14,10 @@ pub mod pool;
 mod queue;
 pub mod request;
 mod supervisor;
+#[cfg(test)]
+mod tests {
+    mod errors;
+}
 pub mod tool;
 pub mod worker;
 

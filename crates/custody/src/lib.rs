@@ -40,6 +40,10 @@ mod serve;
 mod spawn;
 mod state;
 mod stop;
+#[cfg(all(test, not(portable)))]
+mod tests {
+    mod errors;
+}
 
 pub use doctor::probe::{Probe, probe};
 pub use process::id::{InvalidId, Pgid, Pid, RunId, WorkerId};

@@ -17,6 +17,10 @@ mod handle;
 pub mod lifecycle;
 mod running;
 mod shutdown_report;
+#[cfg(test)]
+mod tests {
+    mod errors;
+}
 
 use snakepit_core::{CallError, StartError, causes, pool, tool};
 use snakepit_custody as custody;

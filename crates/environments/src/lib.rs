@@ -27,6 +27,10 @@ mod manifest;
 mod python;
 mod recipe;
 mod requires_python;
+#[cfg(test)]
+mod tests {
+    mod errors;
+}
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

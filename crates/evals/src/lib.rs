@@ -30,6 +30,10 @@ mod record;
 mod report;
 mod run;
 pub mod stats;
+#[cfg(test)]
+mod tests {
+    mod errors;
+}
 
 pub use answer::Responder;
 pub use error::EvalError;

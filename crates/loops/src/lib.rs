@@ -28,6 +28,10 @@ mod health;
 mod lease;
 mod receive;
 mod settle;
+#[cfg(test)]
+mod tests {
+    mod errors;
+}
 
 pub use contract::{
     Control, EndOrder, InFlight, InFlightGuard, Intake, LoopError, LoopOrders, LoopScope, RunGuard,

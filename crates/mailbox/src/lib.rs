@@ -29,6 +29,10 @@ mod settings;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod telemetry;
+#[cfg(test)]
+mod tests {
+    mod errors;
+}
 
 pub use error::MailboxError;
 pub use leases::LeaseChange;

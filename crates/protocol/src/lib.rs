@@ -13,6 +13,10 @@
 pub mod frame;
 mod harmless;
 mod outbox;
+#[cfg(test)]
+mod tests {
+    mod errors;
+}
 pub mod value;
 
 pub use harmless::{harmless, is_obeyed};

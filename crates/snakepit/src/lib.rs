@@ -21,6 +21,10 @@ pub mod config;
 pub mod policy;
 pub mod pool;
 pub mod telemetry;
+#[cfg(all(test, feature = "config"))]
+mod tests {
+    mod errors;
+}
 pub mod value;
 
 pub use snakepit_custody as custody;

@@ -8,7 +8,7 @@
 //! time it is, and `error` what SQLite's errors mean.
 
 mod clock;
-mod error;
+pub(crate) mod error;
 mod operation;
 mod options;
 mod storage;
