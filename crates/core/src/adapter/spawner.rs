@@ -90,13 +90,13 @@ pub enum StartError {
     #[error("the pool stopped before the worker was ready")]
     Stopped,
     /// The worker's file does not exist.
-    #[error("the worker {} does not exist", .path.display())]
+    #[error("the worker {} does not exist: check its path", .path.display())]
     NoSuchFile {
         /// The file.
         path: PathBuf,
     },
     /// The pool's command names no program.
-    #[error("the pool's command is empty")]
+    #[error("the pool's command is empty: name a program")]
     NoCommand,
     /// The pool's name does not yield valid names for its workers.
     #[error(transparent)]
@@ -105,30 +105,30 @@ pub enum StartError {
     #[error("{0}")]
     Settings(String),
     /// The adapter declares that it starts no processes, but starts one.
-    #[error("this pool was started without custody: its adapter says that it starts no processes")]
+    #[error("the pool has no custody, because its adapter says that it starts no processes: return true from `starts_processes`")]
     NoCustody,
     /// `start_worker` was called before `init`.
-    #[error("the pool was not prepared")]
+    #[error("the pool was not prepared: run `init` of the adapter before `start_worker`")]
     NotPrepared,
     /// The host's runtime is shutting down.
-    #[error("the runtime is shutting down")]
+    #[error("the tokio runtime is shutting down: keep it until the engine has stopped")]
     ShuttingDown,
     /// Workers became ready, but died again and again.
-    #[error("{0}")]
+    #[error("its workers become ready, but keep dying: {0}")]
     KeepsDying(String),
     /// The system denied a resource.
-    #[error("cannot prepare worker {worker}: {what}")]
+    #[error("cannot create {what} for worker {worker}")]
     System {
         /// The worker.
         worker: WorkerId,
-        /// The resource.
+        /// The resource that could not be created.
         what: &'static str,
         /// The system's error.
         #[source]
         source: io::Error,
     },
     /// The worker's introduction cannot be decoded.
-    #[error("the introduction of worker {worker} cannot be read")]
+    #[error("the introduction of worker {worker} cannot be read: use the SDK that comes with this version")]
     Introduction {
         /// The worker.
         worker: WorkerId,

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::adapter::{Spawner, StartError};
+use crate::causes::with_causes;
 use crate::custody::{Run, WorkerId};
 use crate::logging::Logging;
 use crate::pool::equipped;
@@ -111,7 +112,7 @@ impl SupervisorHandle {
         shared: &PoolInner,
         pool: Option<PoolOptions>,
     ) -> Result<Reloaded, ReloadError> {
-        let aborted = |source: StartError| ReloadError::aborted(&shared.name, &source.to_string());
+        let aborted = |source: StartError| ReloadError::aborted(&shared.name, &with_causes(&source));
         let pool = match pool {
             Some(pool) => {
                 let pool = equipped(pool, self.run.as_ref()).await.map_err(aborted)?;

@@ -48,7 +48,7 @@ pub enum ScriptError<E> {
     Start(EngineError),
     /// The engine is running, but its pools did not become ready in time.
     #[error(
-        "the pools of the script did not get ready in time: see the cause, or set a longer await_timeout"
+        "the pools of the script were not ready in time: see the cause, or set a longer await_timeout"
     )]
     NotReady(#[source] CallError),
     /// The function failed.

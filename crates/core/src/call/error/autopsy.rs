@@ -15,7 +15,7 @@ const KEPT_TEXT: usize = 4096;
 /// The most that is kept of one of its lines, in bytes.
 const KEPT_LINE: usize = 1024;
 
-/// Whether the kernel killed a worker for want of memory.
+/// Whether the kernel killed a worker because memory ran out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It did.
@@ -48,7 +48,7 @@ pub struct Autopsy {
     pub exit: Option<Exit>,
     /// Why we ended it, if we did.
     pub fault: Option<String>,
-    /// Whether the kernel killed it for want of memory.
+    /// Whether the kernel killed it because memory ran out.
     pub oom: Verdict,
     /// The most memory that it had, in bytes, as far as it is known.
     pub rss: Option<u64>,
@@ -69,7 +69,8 @@ impl fmt::Display for Autopsy {
         if let Some(pid) = self.pid {
             write!(f, " (pid {pid})")?;
         }
-        write!(f, " {} after {} calls", self.ending(), self.calls)?;
+        let calls = if self.calls == 1 { "call" } else { "calls" };
+        write!(f, " {} after {} {calls}", self.ending(), self.calls)?;
         if let Some(rss) = self.rss {
             write!(f, ", at most {} MiB resident", rss >> 20)?;
         }
@@ -128,9 +129,9 @@ impl Autopsy {
             return "";
         }
         match self.oom {
-            Verdict::Yes => ", by which the kernel ended it for want of memory,",
-            Verdict::No => " (not for want of memory)",
-            Verdict::Unknown => " (whether for want of memory is unknown)",
+            Verdict::Yes => " (the kernel killed it because memory ran out)",
+            Verdict::No => " (memory had not run out)",
+            Verdict::Unknown => " (whether memory ran out is unknown)",
         }
     }
 }
@@ -258,13 +259,13 @@ mod tests {
         };
         assert_eq!(
             autopsy.to_string(),
-            "worker w1 died of SIGKILL, by which the kernel ended it for want of memory, after 2 calls, at most 30 MiB \
+            "worker w1 died of SIGKILL (the kernel killed it because memory ran out) after 2 calls, at most 30 MiB \
              resident; its last lines:\n  a last word\nits stack:\n  Current thread 0x1 (most recent call first):\n    \
              File \"a.py\", line 1 in f"
         );
-        let no = "worker w1 died of SIGKILL (not for want of memory) after 2 calls, at most 30 MiB resident";
+        let no = "worker w1 died of SIGKILL (memory had not run out) after 2 calls, at most 30 MiB resident";
         assert_eq!(killed(Verdict::No).to_string(), no);
-        assert!(killed(Verdict::Unknown).to_string().contains("(whether for want of memory is unknown)"));
+        assert!(killed(Verdict::Unknown).to_string().contains("(whether memory ran out is unknown)"));
     }
 
     #[test]

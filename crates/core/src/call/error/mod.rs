@@ -59,7 +59,7 @@ pub enum CallError {
     },
     /// No worker was free in time.
     #[error(
-        "pool {pool}: no worker was free for {command} within {after:?}, {depth} other calls wait: add workers, or raise queue_timeout{}",
+        "pool {pool}: no worker was free for {command} within {after:?}, and {depth} other calls wait: add workers, or raise queue_timeout{}",
         shown_degraded(.degraded.as_deref())
     )]
     QueueTimeout {
@@ -76,7 +76,7 @@ pub enum CallError {
     },
     /// Too many calls wait already.
     #[error(
-        "pool {pool} is saturated: {depth} calls wait, and no more are taken: call less, add workers, or raise queue_limit{}",
+        "pool {pool} is saturated: {depth} calls wait, and no more are accepted: make fewer calls at a time, add workers, or raise queue_limit{}",
         shown_degraded(.degraded.as_deref())
     )]
     Saturated {
@@ -89,7 +89,8 @@ pub enum CallError {
     },
     /// The session's worker is busy, and the pool's affinity is `strict_fail_fast`.
     #[error(
-        "session {session}: its worker {worker} is busy, and strict_fail_fast lets no other one serve it"
+        "session {session}: its worker {worker} is busy, and strict_fail_fast neither waits nor uses another worker: try \
+         again later, or set the affinity to strict_queue"
     )]
     SessionBusy {
         /// The session.
@@ -99,7 +100,8 @@ pub enum CallError {
     },
     /// The session's worker is gone, and the pool's `lost_sessions` is `fail`.
     #[error(
-        "session {session} has lost its worker {worker}, and what it had there: end it with end_session, and begin anew"
+        "session {session} has lost its worker {worker} and the state that it had there: end it with end_session, and start a \
+         new one"
     )]
     SessionLost {
         /// The session.
@@ -108,7 +110,7 @@ pub enum CallError {
         worker: String,
     },
     /// There are too many sessions.
-    #[error("pool {pool} has {limit} sessions, and no more are taken: end some, or raise max_sessions")]
+    #[error("pool {pool} has {limit} sessions, and no more are accepted: end some, or raise max_sessions")]
     TooManySessions {
         /// The pool.
         pool: String,
@@ -116,7 +118,10 @@ pub enum CallError {
         limit: usize,
     },
     /// Calls wait for one another too deeply.
-    #[error("refused, because {depth} calls wait for one another: {cycle}")]
+    #[error(
+        "the call was refused, because {depth} calls already wait for one another: {cycle}; let a tool return before it calls \
+         again"
+    )]
     Cycle {
         /// How many.
         depth: usize,
@@ -124,7 +129,7 @@ pub enum CallError {
         cycle: String,
     },
     /// There is no such pool.
-    #[error("there is no pool {name}; there is {known}")]
+    #[error("there is no pool {name}; the pools are {known}")]
     NoSuchPool {
         /// What was asked for.
         name: String,
@@ -143,7 +148,7 @@ pub enum CallError {
     },
     /// Workers keep dying of this call.
     #[error(
-        "{command} with these arguments is refused, because {} workers died of it: mend it, or release {fingerprint}{}",
+        "{command} with these arguments is refused, because {} workers died of it: correct the call, or release its fingerprint {fingerprint}{}",
         .autopsies.len(), listed(.autopsies)
     )]
     Quarantined {
@@ -156,7 +161,7 @@ pub enum CallError {
     },
     /// Too many of the last calls lost their workers or their time.
     #[error(
-        "pool {pool}: {} refused, because too many of the last ones lost their workers or their time: try again in {retry_in:?}",
+        "pool {pool}: {} refused, because too many recent ones lost their workers or timed out: try again in {retry_in:?}",
         shown_scope(.command.as_deref())
     )]
     CircuitOpen {
@@ -176,8 +181,8 @@ pub enum CallError {
         #[source]
         source: ValueError,
     },
-    /// What was said about its trace is none.
-    #[error("{command} is not called with a trace context that is none")]
+    /// The trace context is invalid. Nothing was called.
+    #[error("{command} was not called, because its trace context is invalid")]
     Trace {
         /// The command.
         command: String,
@@ -186,7 +191,7 @@ pub enum CallError {
         source: TraceError,
     },
     /// The result is not what the caller expects.
-    #[error("the result of {command} is not what was expected")]
+    #[error("the result of {command} does not have the expected type")]
     Result {
         /// The command.
         command: String,
@@ -351,13 +356,13 @@ pub(crate) enum ErrorClass {
 }
 
 /// What is said of a pool whose workers fail again and again.
-const DEGRADED: &str = ", and is degraded, for they fail again and again";
+const DEGRADED: &str = " and is degraded, because they fail again and again";
 
 /// The first line of why a pool is degraded; the others may be what a worker has printed.
 fn shown_degraded(reason: Option<&str>) -> String {
     reason.map_or_else(String::new, |reason| {
         let first = reason.lines().next().unwrap_or_default();
-        format!("; the pool is degraded, for its workers fail again and again ({first})")
+        format!("; the pool is degraded, because its workers fail again and again ({first})")
     })
 }
 

@@ -31,16 +31,16 @@ const MAX_DIGITS: usize = 9865;
 #[non_exhaustive]
 pub enum ParseBigIntError {
     /// The text contains something other than an optional sign and decimal digits.
-    #[error("not a decimal integer")]
+    #[error("the text is not a decimal integer")]
     NotDecimal,
     /// The number has so many digits that parsing it would take too long.
-    #[error("an integer of more than {MAX_DIGITS} digits; build it from its bytes instead")]
+    #[error("the integer has more than {MAX_DIGITS} digits: build it from its bytes instead")]
     TooLong,
 }
 
 /// The integer does not fit in the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the integer does not fit")]
+#[error("the integer does not fit into the type: use a larger one, or BigInt")]
 pub struct DoesNotFit;
 
 impl BigInt {
