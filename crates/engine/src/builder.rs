@@ -173,9 +173,10 @@ impl Builder {
             if self.pools[..index].iter().any(|other| other.pool_name() == name) {
                 return Err(EngineError::SameName(name.to_owned()));
             }
-            // Workers are named after their pool.
-            if let Err(error) = WorkerId::new(format!("{name}-999999")) {
-                return Err(EngineError::BadName { name: name.to_owned(), reason: error.to_string() });
+            // Workers are named after their pool, and 7 of their 64 characters are the number.
+            if WorkerId::new(format!("{name}-999999")).is_err() {
+                let reason = "use at most 57 characters from A-Z a-z 0-9 . _ : / -".into();
+                return Err(EngineError::BadName { name: name.to_owned(), reason });
             }
         }
         Ok(())

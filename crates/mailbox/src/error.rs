@@ -11,9 +11,7 @@ use super::MessageId;
 pub enum MailboxError {
     /// The lease has ended (it lapsed, or the message was given back or acknowledged) or never existed. Nothing was
     /// changed.
-    #[error(
-        "receipt expired: the lease ran out, or the message is done; receive again for a new receipt"
-    )]
+    #[error("receipt expired: the lease ran out, or the message is done; receive again for a new receipt")]
     ReceiptExpired,
     /// The mailbox was closed.
     #[error("the mailbox {0} is closed")]
@@ -42,7 +40,9 @@ pub enum MailboxError {
     #[error("the message names no mailbox to reply to: send it with reply_to or keep_result")]
     NoReplyTo,
     /// A request was not answered in time. The answer may still arrive; read it with the request's id.
-    #[error("the request {id} was not answered within {waited:?}: its answer may still come, and can be read with its id")]
+    #[error(
+        "the request {id} was not answered within {waited:?}: its answer may still come, and can be read with its id"
+    )]
     NoReply {
         /// The id of the request.
         id: MessageId,

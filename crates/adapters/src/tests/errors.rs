@@ -9,9 +9,14 @@ use crate::mock::Crash;
 use crate::python::sdk::InstallError;
 
 #[test]
-fn errors_of_adapters() {
-    let state = || "/home/ann/.local/state/snakepit";
+fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
+    errors_of_adapters(&mut texts);
+    insta::assert_snapshot!(texts);
+}
+
+fn errors_of_adapters(texts: &mut ErrorTexts) {
+    let state = || "/home/ann/.local/state/snakepit";
     every_variant!(texts, InstallError {
         Dir => [InstallError::Dir(DirError::NotOurs { path: state().into(), own: 1000 })],
         File => [InstallError::File(KeepError::Write {
@@ -20,5 +25,4 @@ fn errors_of_adapters() {
         })],
     });
     texts.add("Crash", &Crash("the mock has no more answers".into()));
-    insta::assert_snapshot!(texts);
 }

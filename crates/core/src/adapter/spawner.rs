@@ -99,13 +99,15 @@ pub enum StartError {
     #[error("the pool's command is empty: name a program")]
     NoCommand,
     /// The pool's name does not yield valid names for its workers.
-    #[error(transparent)]
+    #[error("the workers of the pool cannot be named after it: give the pool another name")]
     Name(#[from] custody::InvalidId),
     /// The settings of the adapter contradict each other.
     #[error("{0}")]
     Settings(String),
     /// The adapter declares that it starts no processes, but starts one.
-    #[error("the pool has no custody, because its adapter says that it starts no processes: return true from `starts_processes`")]
+    #[error(
+        "the pool has no custody, because its adapter says that it starts no processes: return true from `starts_processes`"
+    )]
     NoCustody,
     /// `start_worker` was called before `init`.
     #[error("the pool was not prepared: run `init` of the adapter before `start_worker`")]

@@ -107,7 +107,9 @@ pub(crate) enum StoreError {
     NotInSession,
     #[error("a call can use only the store of its own session, and this one named another session")]
     OtherSession,
-    #[error("session {session} would keep {bytes} bytes, and {STORE_LIMIT} is the limit: delete some of its entries")]
+    #[error(
+        "session {session} would keep {bytes} bytes, and {STORE_LIMIT} is the limit: delete some of its entries"
+    )]
     Full { session: String, bytes: usize },
     #[error(transparent)]
     Unreadable(#[from] ValueError),
@@ -359,7 +361,10 @@ mod tests {
         let refused = sessions.set("a", "k".into(), &bytes(filling("k") + 1)).expect_err("too much");
         assert_eq!(
             refused.to_string(),
-            format!("session a would keep {} bytes, and 16777216 is the limit: delete some of its entries", STORE_LIMIT + 1)
+            format!(
+                "session a would keep {} bytes, and 16777216 is the limit: delete some of its entries",
+                STORE_LIMIT + 1
+            )
         );
         assert!(sessions.get("a", "k").expect("a session").is_none(), "nothing of it is kept");
         sessions.set("a", "k".into(), &bytes(filling("k"))).expect("room");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snakepit_error_texts::{ErrorTexts, every_variant};
-use snakepit_policy::NoRetry;
 use snakepit_policy::quarantine::SuspectList;
+use snakepit_policy::{Fingerprint, NoRetry};
 
 use crate::adapter::Awaited;
 use crate::call::error::autopsy;
@@ -62,9 +62,17 @@ fn died(attempts: u32, no_retry: Option<NoRetry>, degraded: Option<&str>) -> Cal
 }
 
 #[test]
-fn errors_of_calls() {
+fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
     let fingerprint = SuspectList::<Autopsy>::new(None).fingerprint("add", &Encoded::empty_map());
+    errors_of_calls(&mut texts, fingerprint);
+    errors_of_starts(&mut texts);
+    errors_of_reloads_and_stores(&mut texts);
+    // Fingerprints are keyed with a number that each process draws.
+    insta::assert_snapshot!(texts.to_string().replace(&fingerprint.to_string(), "6c62272e07bb0142"));
+}
+
+fn errors_of_calls(texts: &mut ErrorTexts, fingerprint: Fingerprint) {
     let degraded = || Some(Arc::from(DEGRADED));
     let after = Duration::from_secs(30);
     every_variant!(texts, CallError {
@@ -126,13 +134,9 @@ fn errors_of_calls() {
         Cancelled => [CallError::Cancelled],
         Stopped => [CallError::Stopped],
     });
-    // Fingerprints are keyed with a number that each process draws.
-    insta::assert_snapshot!(texts.to_string().replace(&fingerprint.to_string(), "6c62272e07bb0142"));
 }
 
-#[test]
-fn errors_of_starts() {
-    let mut texts = ErrorTexts::new();
+fn errors_of_starts(texts: &mut ErrorTexts) {
     let output = || vec!["ModuleNotFoundError: No module named 'torch'".to_owned()];
     let after = Duration::from_secs(60);
     let awaited = Awaited {
@@ -191,12 +195,9 @@ fn errors_of_starts() {
             source: Encoded::encode(&[1]).and_then(|it| it.decode::<String>()).expect_err("a list"),
         }],
     });
-    insta::assert_snapshot!(texts);
 }
 
-#[test]
-fn errors_of_reloads_and_stores() {
-    let mut texts = ErrorTexts::new();
+fn errors_of_reloads_and_stores(texts: &mut ErrorTexts) {
     every_variant!(texts, ReloadError {
         Aborted => [ReloadError::Aborted { pool: pool(), reason: DEGRADED.into() }],
         UnderWay => [ReloadError::UnderWay { pool: pool() }],
@@ -210,5 +211,4 @@ fn errors_of_reloads_and_stores() {
         Full => [StoreError::Full { session: "ann".into(), bytes: 70_000_000 }],
         Unreadable => [StoreError::Unreadable(no_such_type())],
     });
-    insta::assert_snapshot!(texts);
 }

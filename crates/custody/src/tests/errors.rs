@@ -27,11 +27,17 @@ fn worker() -> WorkerId {
 }
 
 #[test]
-fn errors_of_spawns_and_signals() {
+fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
-    let interpreter = io::Error::other(
-        "the interpreter in its first line does not exist: install it, or correct the line",
-    );
+    errors_of_spawns_and_signals(&mut texts);
+    errors_of_runs_and_the_state_directory(&mut texts);
+    errors_of_pid_namespaces(&mut texts);
+    insta::assert_snapshot!(texts);
+}
+
+fn errors_of_spawns_and_signals(texts: &mut ErrorTexts) {
+    let interpreter =
+        io::Error::other("the interpreter in its first line does not exist: install it, or correct the line");
     every_variant!(texts, SpawnError {
         NotFound => [SpawnError::NotFound { program: "pyhton3".into() }],
         NotExecutable => [
@@ -77,13 +83,10 @@ fn errors_of_spawns_and_signals() {
         Run => [InvalidId::Run("run 7".into())],
         Worker => [InvalidId::Worker("numbers 1".into())],
     });
-    insta::assert_snapshot!(texts);
 }
 
-#[test]
-fn errors_of_runs_and_the_state_directory() {
+fn errors_of_runs_and_the_state_directory(texts: &mut ErrorTexts) {
     let state = || "/home/ann/.local/state/snakepit";
-    let mut texts = ErrorTexts::new();
     every_variant!(texts, OpenError {
         State => [OpenError::State(StateError::NoPlace)],
         Tier => [OpenError::Tier {
@@ -126,12 +129,9 @@ fn errors_of_runs_and_the_state_directory() {
         Write => [KeepError::Write { path: format!("{}/keeper-1.bin", state()).into(), source: full() }],
         Replace => [KeepError::Replace { path: format!("{}/keeper-1.bin", state()).into(), source: full() }],
     });
-    insta::assert_snapshot!(texts);
 }
 
-#[test]
-fn errors_of_pid_namespaces() {
-    let mut texts = ErrorTexts::new();
+fn errors_of_pid_namespaces(texts: &mut ErrorTexts) {
     every_variant!(texts, PidScopeError {
         NoProc => [PidScopeError::NoProc(missing())],
         NoBootId => [PidScopeError::NoBootId(missing())],
@@ -141,5 +141,4 @@ fn errors_of_pid_namespaces() {
         }],
         ChildrenElsewhere => [PidScopeError::ChildrenElsewhere],
     });
-    insta::assert_snapshot!(texts);
 }

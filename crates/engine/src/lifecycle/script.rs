@@ -47,9 +47,7 @@ pub enum ScriptError<E> {
     #[error(transparent)]
     Start(EngineError),
     /// The engine is running, but its pools did not become ready in time.
-    #[error(
-        "the pools of the script were not ready in time: see the cause, or set a longer await_timeout"
-    )]
+    #[error("the pools of the script were not ready in time: see the cause, or set a longer await_timeout")]
     NotReady(#[source] CallError),
     /// The function failed.
     #[error("{0}")]

@@ -71,7 +71,7 @@ pub enum GpuError {
     #[error("the pool's list of GPUs is empty: name some, or leave it out")]
     EmptyList,
     /// The pool's list names a GPU that does not exist.
-    #[error("there is no GPU {id} for this pool: there are {}{}", .known.join(", "), by_variable(*.variable))]
+    #[error("there is no GPU {id} for this pool: the GPUs are {}{}", .known.join(", "), by_variable(*.variable))]
     Unknown {
         /// The name in the list.
         id: String,

@@ -11,9 +11,15 @@ use crate::error::{cannot, hint};
 use crate::hardware::GpuError;
 
 #[test]
-fn errors_of_environments() {
-    let unreachable = vec!["error sending request for url".to_owned()];
+fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
+    errors_of_environments(&mut texts);
+    errors_of_gpus(&mut texts);
+    insta::assert_snapshot!(texts);
+}
+
+fn errors_of_environments(texts: &mut ErrorTexts) {
+    let unreachable = vec!["error sending request for url".to_owned()];
     every_variant!(texts, EnvironmentError {
         NoInterpreter => [EnvironmentError::NoInterpreter("/opt/python/bin/python".into())],
         NotInPath => [EnvironmentError::NotInPath("pypy".into()), EnvironmentError::NotInPath("3.12".into())],
@@ -73,12 +79,9 @@ fn errors_of_environments() {
         }],
         Runtime => [EnvironmentError::Runtime],
     });
-    insta::assert_snapshot!(texts);
 }
 
-#[test]
-fn errors_of_gpus() {
-    let mut texts = ErrorTexts::new();
+fn errors_of_gpus(texts: &mut ErrorTexts) {
     every_variant!(texts, GpuError {
         None => [
             GpuError::None { variable: None },
@@ -95,5 +98,4 @@ fn errors_of_gpus() {
         ],
         Helper => [GpuError::Helper(EnvironmentError::Runtime)],
     });
-    insta::assert_snapshot!(texts);
 }

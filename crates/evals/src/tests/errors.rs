@@ -9,8 +9,13 @@ use crate::mailbox::MailboxError;
 use crate::{CallError, Dataset, EvalError, Evaluator};
 
 #[test]
-fn errors_of_evaluations() {
+fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
+    errors_of_evaluations(&mut texts);
+    insta::assert_snapshot!(texts);
+}
+
+fn errors_of_evaluations(texts: &mut ErrorTexts) {
     every_variant!(texts, EvalError {
         File => [EvalError::file("read", Path::new("data.jsonl"), io::Error::from_raw_os_error(2))],
         Sample => [Dataset::parse("{\"input\": 1}\nx\n").expect_err("no sample")],
@@ -34,5 +39,4 @@ fn errors_of_evaluations() {
         Call => [EvalError::Call { experiment: "baseline".into(), source: Box::new(CallError::Stopped) }],
         Mailbox => [EvalError::Mailbox(MailboxError::Closed("samples".into()))],
     });
-    insta::assert_snapshot!(texts);
 }

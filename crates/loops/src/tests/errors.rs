@@ -13,9 +13,14 @@ fn panicked() -> LoopError {
 }
 
 #[test]
-fn errors_of_loops_and_groups() {
-    let no_thread = || io::Error::from_raw_os_error(11);
+fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
+    errors_of_loops_and_groups(&mut texts);
+    insta::assert_snapshot!(texts);
+}
+
+fn errors_of_loops_and_groups(texts: &mut ErrorTexts) {
+    let no_thread = || io::Error::from_raw_os_error(11);
     every_variant!(texts, LoopError {
         RunsAlready => [LoopError::RunsAlready("numbers".into())],
         Options => [LoopError::Options(MailboxError::OutOfRange {
@@ -35,5 +40,4 @@ fn errors_of_loops_and_groups() {
         SignalHandling => [GroupError::SignalHandling(CoordinatorError::Thread(no_thread()))],
         Watchdog => [GroupError::Watchdog(no_thread())],
     });
-    insta::assert_snapshot!(texts);
 }

@@ -1,5 +1,6 @@
 //! The texts of all errors of mailboxes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,17 +9,25 @@ use snakepit_error_texts::{ErrorTexts, every_variant};
 use crate::{MailboxError, check_wait};
 
 #[test]
-fn errors_of_mailboxes() {
+fn every_error_says_the_thing_the_place_and_the_way_out() {
+    let mut texts = ErrorTexts::new();
+    errors_of_mailboxes(&mut texts);
+    #[cfg(feature = "sqlite")]
+    errors_of_sqlite(&mut texts);
+    insta::assert_snapshot!(texts);
+}
+
+fn errors_of_mailboxes(texts: &mut ErrorTexts) {
+    let no_key = serde_json::to_vec(&HashMap::from([(vec![1], 1)])).expect_err("a key that is a list");
     let not_a_number = serde_json::from_str::<u64>("\"ten\"").expect_err("a string");
     let full = std::io::Error::from_raw_os_error(28);
-    let mut texts = ErrorTexts::new();
     every_variant!(texts, MailboxError {
         ReceiptExpired => [MailboxError::ReceiptExpired],
         Closed => [MailboxError::Closed("numbers".into())],
         OutOfRange => [check_wait(Duration::from_mins(1)).expect_err("too long")],
         Body => [
             MailboxError::body::<u64>("read", &not_a_number),
-            MailboxError::body::<f64>("written", &not_a_number),
+            MailboxError::body::<HashMap<Vec<i32>, i32>>("written", &no_key),
         ],
         NoReplyTo => [MailboxError::NoReplyTo],
         NoReply => [MailboxError::NoReply {
@@ -39,31 +48,27 @@ fn errors_of_mailboxes() {
             source: Some(Arc::new(full)),
         }],
     });
-    insta::assert_snapshot!(texts);
 }
 
 /// What SQLite reports, as a person reads it.
 #[cfg(feature = "sqlite")]
-#[test]
-fn errors_of_sqlite() {
-    use rusqlite::ErrorCode;
+fn errors_of_sqlite(texts: &mut ErrorTexts) {
+    use rusqlite::ffi;
 
     let codes = [
-        ErrorCode::DiskFull,
-        ErrorCode::ReadOnly,
-        ErrorCode::CannotOpen,
-        ErrorCode::NotADatabase,
-        ErrorCode::DatabaseCorrupt,
-        ErrorCode::SystemIoFailure,
-        ErrorCode::TooBig,
-        ErrorCode::SchemaChanged,
+        ffi::SQLITE_FULL,
+        ffi::SQLITE_READONLY,
+        ffi::SQLITE_CANTOPEN,
+        ffi::SQLITE_NOTADB,
+        ffi::SQLITE_CORRUPT,
+        ffi::SQLITE_IOERR,
+        ffi::SQLITE_TOOBIG,
+        ffi::SQLITE_SCHEMA,
     ];
-    let mut texts = ErrorTexts::new();
     for code in codes {
-        let error = rusqlite::ffi::Error { code, extended_code: 0 };
-        let error = rusqlite::Error::SqliteFailure(error, Some("the words of SQLite".into()));
-        let error = crate::sqlite::error::explain(std::path::Path::new("mail.db"), error);
-        texts.add(&format!("{code:?}"), &error);
+        let error = ffi::Error::new(code);
+        let name = format!("{:?}", error.code);
+        let error = rusqlite::Error::SqliteFailure(error, None);
+        texts.add(&name, &crate::sqlite::error::explain(std::path::Path::new("mail.db"), error));
     }
-    insta::assert_snapshot!(texts);
 }

@@ -6,8 +6,13 @@ use crate::frame::{BadHeader, FrameKind};
 use crate::value::{DoesNotFit, Encoded, ParseBigIntError, TimeError, Value, ValueError, ValueErrorKind};
 
 #[test]
-fn errors_of_values_and_frames() {
+fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
+    errors_of_values_and_frames(&mut texts);
+    insta::assert_snapshot!(texts);
+}
+
+fn errors_of_values_and_frames(texts: &mut ErrorTexts) {
     for error in value_errors() {
         let name = match error.kind() {
             ValueErrorKind::Malformed => "ValueError::Malformed",
@@ -41,14 +46,14 @@ fn errors_of_values_and_frames() {
             limit: 65_536,
         }],
     });
-    insta::assert_snapshot!(texts);
 }
 
 /// One error of each kind, each made as a user would.
 fn value_errors() -> [ValueError; 3] {
+    let malformed = Encoded::from_payload(bytes::Bytes::from_static(b"\xc1"), false);
     let rows = Encoded::encode(&Value::from(vec![Value::from(1), Value::from("two")])).expect("a value");
     [
-        Encoded::from_payload(bytes::Bytes::from_static(b"\xc1"), false).expect_err("no value").under("result"),
+        malformed.and_then(|bytes| bytes.to_value()).expect_err("no value").under("result"),
         rows.decode::<Vec<i64>>().expect_err("a string").under("rows"),
         Encoded::encode(&u128::MAX).expect_err("too large").under("args"),
     ]

@@ -7,9 +7,14 @@ use snakepit_error_texts::{ErrorTexts, every_variant};
 use crate::{Config, ConfigError};
 
 #[test]
-fn errors_of_configuration_files() {
-    let invalid = |text: &str| Config::parse(text, "snakepit.toml").expect_err("wrong");
+fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
+    errors_of_configuration_files(&mut texts);
+    insta::assert_snapshot!(texts);
+}
+
+fn errors_of_configuration_files(texts: &mut ErrorTexts) {
+    let invalid = |text: &str| Config::parse(text, "snakepit.toml").expect_err("wrong");
     every_variant!(texts, ConfigError {
         Unreadable => [ConfigError::Unreadable {
             path: "snakepit.toml".into(),
@@ -22,5 +27,4 @@ fn errors_of_configuration_files() {
             invalid(""),
         ],
     });
-    insta::assert_snapshot!(texts);
 }

@@ -356,7 +356,7 @@ pub(crate) enum ErrorClass {
 }
 
 /// What is said of a pool whose workers fail again and again.
-const DEGRADED: &str = " and is degraded, because they fail again and again";
+const DEGRADED: &str = " and is degraded, because its workers fail again and again";
 
 /// The first line of why a pool is degraded; the others may be what a worker has printed.
 fn shown_degraded(reason: Option<&str>) -> String {
