@@ -14,6 +14,20 @@ use crate::value::ValueError;
 use crate::worker::Output;
 
 /// Why a worker did not start.
+///
+/// ```no_run
+/// use snakepit::{EngineError, Snakepit, StartError, python};
+///
+/// # async fn example() {
+/// match Snakepit::builder().pool(python("worker.py")).start().await {
+///     Ok(pit) => drop(pit),
+///     Err(EngineError::Start { pool, source: StartError::Exited { output, .. } }) => {
+///         eprintln!("the workers of {pool} end at once:\n{}", output.join("\n"));
+///     }
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -185,6 +199,16 @@ fn shown_traceback(error: &RemoteError) -> String {
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Starts the process of one worker, in custody and with its output captured.
+///
+/// ```no_run
+/// use snakepit::adapter::{Spawner, StartError};
+/// use snakepit::custody::{Command, WorkerProcess};
+///
+/// async fn start(spawner: &Spawner) -> Result<WorkerProcess, StartError> {
+///     let command = Command::new("my-worker").arg("--concurrency").arg(spawner.concurrency().to_string());
+///     spawner.spawn(command).await
+/// }
+/// ```
 pub struct Spawner {
     run: Option<Run>,
     worker: WorkerId,

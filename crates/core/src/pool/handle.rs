@@ -19,6 +19,17 @@ use crate::worker::OutputLine;
 use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
 
 /// A running pool. Cheap to clone.
+///
+/// ```no_run
+/// use snakepit::{Snakepit, args, python};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let pit = Snakepit::builder().pool(python("worker.py").name("math")).start().await?;
+/// let pool = pit.pool("math").expect("it was just described");
+/// let sum: i64 = pool.call("add", args! { a: 1, b: 2 }).await?;
+/// pool.scale(8);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Pool {
     pub(crate) shared: Arc<PoolInner>,
@@ -39,6 +50,14 @@ impl Pool {
     }
 
     /// A call of a command; see [`Snakepit::call`].
+    ///
+    /// ```no_run
+    /// use snakepit::args;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let sum: i64 = pool.call("add", args! { a: 1, b: 2 }).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn call<T: DeserializeOwned + Send + 'static>(
         &self,
         command: &str,
@@ -48,11 +67,29 @@ impl Pool {
     }
 
     /// A call that answers with many values; see [`Snakepit::stream`].
+    ///
+    /// ```no_run
+    /// use futures_util::StreamExt;
+    /// use snakepit::args;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut numbers = pool.stream::<i64>("count", args! { to: 3 }).open()?;
+    /// let first = numbers.next().await.transpose()?;
+    /// # Ok(()) }
+    /// ```
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
         StreamBuilder::new(self, command, &args)
     }
 
     /// One command over many inputs; see [`Snakepit::map`].
+    ///
+    /// ```no_run
+    /// use futures_util::TryStreamExt;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let squares: Vec<i64> = pool.map::<i64, _>("square", 0..1000).in_order()?.try_collect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
     where
         T: DeserializeOwned + Send + 'static,
@@ -65,12 +102,29 @@ impl Pool {
     /// Sets the number of workers; the load no longer decides. Those that are too many finish what they have.
     ///
     /// With 0 the pool serves nobody: calls fail at once with [`CallError::NoWorkers`]; those that wait already go on waiting.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// pool.scale(8);
+    /// pool.await_ready(Duration::from_secs(30)).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn scale(&self, workers: usize) {
         self.shared.emptied.store(workers == 0, Ordering::SeqCst);
         self.supervisor.scale(workers);
     }
 
     /// Lets the load decide how many workers there are, from now on.
+    ///
+    /// ```no_run
+    /// use snakepit::policy::Sizing;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// pool.scale_by(Sizing::between(2, 16));
+    /// # Ok(()) }
+    /// ```
     pub fn scale_by(&self, sizing: Sizing) {
         self.shared.emptied.store(false, Ordering::SeqCst);
         self.supervisor.scale_by(sizing);
@@ -86,6 +140,14 @@ impl Pool {
     }
 
     /// Replaces a worker by a new one, which gets ready first; says whether it was found.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// for worker in pool.workers() {
+    ///     println!("{} replaced: {}", worker.id, pool.recycle(&worker.id).await);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn recycle(&self, worker: &str) -> bool {
         self.supervisor.recycle(Some(worker.to_owned())).await > 0
     }
@@ -98,6 +160,13 @@ impl Pool {
     /// Replaces all workers by such with new code, or none: the pool never has fewer than it should, and if a new one does not
     /// start, its `health` hook objects, or it dies, the old ones serve on and the error says why. Those that are replaced are
     /// kept until all new ones have lived for a second, so there must be memory for twice as many.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let reloaded = pool.reload().await?;
+    /// println!("{} workers run generation {}", reloaded.replaced, reloaded.generation);
+    /// # Ok(()) }
+    /// ```
     pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
         self.supervisor.reload(&self.shared, None).await
     }
@@ -109,6 +178,14 @@ impl Pool {
     /// that are remembered; an open circuit stays open, no longer than the new `longest`, and a window of another length
     /// begins anew; sessions live on, and end when the new time has passed since their last visit, however many they are. A
     /// policy that is switched off forgets all.
+    ///
+    /// ```no_run
+    /// use snakepit::python;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// pool.reload_as(python("worker.py").name("math").workers(8)).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn reload_as(&self, pool: PoolOptions) -> Result<Reloaded, ReloadError> {
         if pool.name != *self.shared.name {
             return Err(ReloadError::OtherName { pool: self.name().to_owned(), other: pool.name });
@@ -117,6 +194,14 @@ impl Pool {
     }
 
     /// Until as many workers serve as were asked for, by the last [`Pool::scale`] if there was one.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// pool.await_ready(Duration::from_secs(30)).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         let mut health = self.shared.health.subscribe();
         let ready = async {
@@ -144,6 +229,15 @@ impl Pool {
 
     /// Subscribes to what happens in this pool from now on: workers, reloads, circuits, quarantines, retries and moved sessions. The end of each call,
     /// stream and tool is told only to [subscribers of the process](crate::telemetry::subscribe), since it happens so often.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut events = pool.events();
+    /// while let Some(event) = events.next().await {
+    ///     println!("{} {:?}", event.name(), event.fields());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn events(&self) -> Subscription {
         self.shared.events.subscribe()
     }
@@ -154,6 +248,14 @@ impl Pool {
     }
 
     /// The calls of which workers have died, and which are refused because of that.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// for suspect in pool.quarantine() {
+    ///     pool.release(suspect.fingerprint);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn quarantine(&self) -> Vec<Suspect> {
         self.shared.suspects()
     }

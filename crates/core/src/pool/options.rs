@@ -252,6 +252,12 @@ impl PoolOptions {
     }
 
     /// How many workers there are; twice the number of cores unless it is set.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").workers(4);
+    /// ```
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self.workers_are_set = true;
@@ -259,6 +265,13 @@ impl PoolOptions {
     }
 
     /// How many calls a worker does at the same time; 1 unless it is set.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// // Each of the 2 workers runs up to 16 coroutines at a time.
+    /// let pool = python("worker.py").workers(2).concurrency(16);
+    /// ```
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.adaptive_concurrency = None;
         self.concurrency = concurrency.max(1);
@@ -269,6 +282,12 @@ impl PoolOptions {
     ///
     /// It helps where calls slow each other down: they then wait in the pool's queue, where priorities and other workers
     /// count, and not inside a worker.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").adaptive_concurrency(1..=32);
+    /// ```
     pub fn adaptive_concurrency(mut self, between: std::ops::RangeInclusive<usize>) -> Self {
         let most = (*between.end()).max(1);
         self.adaptive_concurrency = Some(((*between.start()).clamp(1, most), most));
@@ -297,6 +316,12 @@ impl PoolOptions {
 
     /// A call that each worker must answer before it counts as ready: to load a model, or to fill a cache. Several are
     /// made in the order in which they were given.
+    ///
+    /// ```
+    /// use snakepit::{args, python};
+    ///
+    /// let pool = python("worker.py").warm_up("load", args! { model: "small" });
+    /// ```
     pub fn warm_up(mut self, command: impl Into<String>, args: impl Serialize) -> Self {
         self.warm_up.push(WarmUp { command: command.into(), arguments: Encoded::encode_args(&args) });
         self
@@ -316,12 +341,28 @@ impl PoolOptions {
     }
 
     /// When workers are replaced although nothing is wrong with them; never unless it is set.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::policy::Recycling;
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").recycling(Recycling::default().max_requests(10_000).ttl(Duration::from_hours(6)));
+    /// ```
     pub fn recycling(mut self, recycling: Recycling) -> Self {
         self.recycling = recycling;
         self
     }
 
     /// Lets the load decide how many workers there are; [`PoolOptions::workers`] no longer does.
+    ///
+    /// ```
+    /// use snakepit::policy::Sizing;
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").sizing(Sizing::between(1, 8));
+    /// ```
     pub fn sizing(mut self, sizing: Sizing) -> Self {
         self.sizing = Some(sizing);
         self
@@ -329,12 +370,24 @@ impl PoolOptions {
 
     /// The devices that its workers share, such as `cuda:0`. Each worker is given the one with the fewest workers, and
     /// finds its name in `SNAKEPIT_DEVICE`; the number of its slot is in `SNAKEPIT_SLOT`, devices or not.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").workers(4).devices(["cuda:0", "cuda:1"]);
+    /// ```
     pub fn devices(mut self, devices: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.devices = devices.into_iter().map(Into::into).collect();
         self
     }
 
     /// When a call that keeps killing workers is refused; `None` if it never is.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").quarantine(None);
+    /// ```
     pub fn quarantine(mut self, quarantine: impl Into<Option<Quarantine>>) -> Self {
         self.quarantine = quarantine.into().unwrap_or_else(Quarantine::off);
         self
@@ -342,6 +395,13 @@ impl PoolOptions {
 
     /// When calls are refused because the last ones lost their workers or their time, those of the pool and those of each
     /// command; never unless it is set.
+    ///
+    /// ```
+    /// use snakepit::policy::Breaker;
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").breaker(Breaker::default());
+    /// ```
     pub fn breaker(mut self, breaker: impl Into<Option<Breaker>>) -> Self {
         self.breaker = breaker.into();
         self

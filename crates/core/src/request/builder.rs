@@ -166,6 +166,21 @@ macro_rules! common_options {
 pub(crate) use common_options;
 
 /// A call that is about to be made. Await it; dropping the future cancels the call.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use snakepit::args;
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+/// let caption: String = pit
+///     .call("caption", args! { image: "cat.png" })
+///     .session("ann")
+///     .timeout(Duration::from_secs(30))
+///     .idempotent()
+///     .await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a call is made when it is awaited"]
 pub struct CallBuilder<T> {
     options: CallOptions,
@@ -184,6 +199,15 @@ impl<T> CallBuilder<T> {
     common_options!();
 
     /// Hears of the progress that the worker tells.
+    ///
+    /// ```no_run
+    /// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+    /// let report: String = pit
+    ///     .call("analyse", ("data.csv",))
+    ///     .on_progress(|progress| println!("{progress:?}"))
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
     pub fn on_progress(mut self, watcher: impl FnMut(Progress) + Send + 'static) -> Self {
         self.watcher = Some(Box::new(watcher));
         self

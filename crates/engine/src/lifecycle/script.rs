@@ -54,7 +54,7 @@ pub enum ScriptError<E> {
     Function(E),
 }
 
-/// A script: an engine, a function, and how the process ends. Created by [`script`].
+/// A script: an engine, a function, and how the process ends. Created by [`script`], which has an example.
 #[must_use = "a script does nothing until it is run"]
 pub struct Script {
     engine: Builder,

@@ -25,6 +25,17 @@ pub struct Sample {
 }
 
 /// The samples of an evaluation, in the order of their lines.
+///
+/// ```
+/// use snakepit::evals::Dataset;
+///
+/// let dataset = Dataset::parse(
+///     r#"{"id": "one", "input": {"a": 1, "b": 2}, "expected": 3}
+///        {"id": "two", "input": {"a": 2, "b": 2}, "expected": 4}"#,
+/// )?;
+/// assert_eq!(dataset.samples()[1].expected, 4);
+/// # Ok::<(), snakepit::evals::EvalError>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dataset {
     samples: Vec<Sample>,

@@ -8,6 +8,9 @@ use snakepit_error_texts::{ErrorTexts, every_variant};
 
 use crate::{MailboxError, check_wait};
 
+/// What the messages hold.
+struct Order;
+
 #[test]
 fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
@@ -26,8 +29,8 @@ fn errors_of_mailboxes(texts: &mut ErrorTexts) {
         Closed => [MailboxError::Closed("numbers".into())],
         OutOfRange => [check_wait(Duration::from_mins(1)).expect_err("too long")],
         Body => [
-            MailboxError::body::<u64>("read", &not_a_number),
-            MailboxError::body::<HashMap<Vec<i32>, i32>>("written", &no_key),
+            MailboxError::body::<Order>("read", &not_a_number),
+            MailboxError::body::<Order>("written", &no_key),
         ],
         NoReplyTo => [MailboxError::NoReplyTo],
         NoReply => [MailboxError::NoReply {

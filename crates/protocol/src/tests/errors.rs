@@ -1,5 +1,9 @@
 //! The texts of all errors of values and frames.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use snakepit_error_texts::{ErrorTexts, every_variant};
 
 use crate::frame::{BadHeader, FrameKind};
@@ -50,11 +54,12 @@ fn errors_of_values_and_frames(texts: &mut ErrorTexts) {
 
 /// One error of each kind, each made as a user would.
 fn value_errors() -> [ValueError; 3] {
+    let path = Path::new(OsStr::from_bytes(b"caf\xe9.txt"));
     let malformed = Encoded::from_payload(bytes::Bytes::from_static(b"\xc1"), false);
     let rows = Encoded::encode(&Value::from(vec![Value::from(1), Value::from("two")])).expect("a value");
     [
         malformed.and_then(|bytes| bytes.to_value()).expect_err("no value").under("result"),
         rows.decode::<Vec<i64>>().expect_err("a string").under("rows"),
-        Encoded::encode(&u128::MAX).expect_err("too large").under("args"),
+        Encoded::encode(path).expect_err("not UTF-8").under("args"),
     ]
 }

@@ -37,6 +37,22 @@ impl fmt::Display for Verdict {
 }
 
 /// What is known about a worker's death.
+///
+/// ```no_run
+/// use snakepit::args;
+/// use snakepit::call::Verdict;
+///
+/// # async fn example(pit: snakepit::Snakepit) {
+/// if let Err(error) = pit.call::<()>("train", args! { rows: 1_000_000_000 }).await
+///     && let Some(autopsy) = error.autopsy()
+/// {
+///     println!("{autopsy}");
+///     if autopsy.oom == Verdict::Yes {
+///         println!("it had {:?} bytes of memory", autopsy.rss);
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Autopsy {

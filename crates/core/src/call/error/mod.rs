@@ -16,6 +16,20 @@ pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
 
 /// Why a call failed.
+///
+/// ```no_run
+/// use snakepit::{CallError, args};
+///
+/// # async fn example(pit: snakepit::Snakepit) {
+/// match pit.call::<i64>("divide", args! { a: 1, b: 0 }).await {
+///     Ok(quotient) => println!("{quotient}"),
+///     Err(CallError::Remote(error)) => eprintln!("{error}\n{}", error.traceback.as_deref().unwrap_or_default()),
+///     Err(CallError::WorkerDied { autopsy, .. }) => eprintln!("{autopsy}"),
+///     Err(error) if error.is_retryable() => eprintln!("later, after {:?}: {error}", error.retry_after()),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
