@@ -32,10 +32,6 @@ mod program;
 pub mod python;
 #[cfg(any(feature = "grpc", feature = "http"))]
 mod secret;
-#[cfg(test)]
-mod tests {
-    mod errors;
-}
 #[cfg(feature = "stdio")]
 pub mod stdio;
 mod transport;
@@ -66,3 +62,8 @@ use snakepit_telemetry::logging;
 #[cfg(any(fuzzing, test))]
 #[doc(hidden)]
 pub mod fuzzing;
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

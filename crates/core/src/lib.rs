@@ -14,10 +14,6 @@ pub mod pool;
 mod queue;
 pub mod request;
 mod supervisor;
-#[cfg(test)]
-mod tests {
-    mod errors;
-}
 pub mod tool;
 pub mod worker;
 
@@ -47,3 +43,8 @@ pub use snakepit_policy::{
 pub use supervisor::{ReloadError, Reloaded, StopWindow};
 pub use tool::{ToolAnswer, ToolContext};
 pub use worker::OutputLine;
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

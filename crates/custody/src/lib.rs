@@ -40,10 +40,6 @@ mod serve;
 mod spawn;
 mod state;
 mod stop;
-#[cfg(all(test, not(portable)))]
-mod tests {
-    mod errors;
-}
 
 pub use doctor::probe::{Probe, probe};
 pub use process::id::{InvalidId, Pgid, Pid, RunId, WorkerId};
@@ -89,4 +85,9 @@ pub fn failpoint_steps() -> &'static [&'static str] {
 pub fn raise(signal: i32) {
     // SAFETY: no precondition; the caller asks for the effect of the signal.
     unsafe { libc::raise(signal) };
+}
+
+#[cfg(all(test, not(portable)))]
+mod tests {
+    mod errors;
 }

@@ -17,10 +17,6 @@ mod handle;
 pub mod lifecycle;
 mod running;
 mod shutdown_report;
-#[cfg(test)]
-mod tests {
-    mod errors;
-}
 
 use snakepit_core::{CallError, StartError, causes, pool, tool};
 use snakepit_custody as custody;
@@ -31,3 +27,8 @@ pub use builder::{Builder, EngineError};
 pub use handle::Snakepit;
 pub use lifecycle::{Script, ScriptError, ShutdownCoordinator, script};
 pub use shutdown_report::ShutdownReport;
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

@@ -27,10 +27,6 @@ mod manifest;
 mod python;
 mod recipe;
 mod requires_python;
-#[cfg(test)]
-mod tests {
-    mod errors;
-}
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -194,4 +190,9 @@ pub(crate) fn in_path(name: &Path) -> Option<PathBuf> {
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    mod errors;
 }

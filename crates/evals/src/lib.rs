@@ -30,10 +30,6 @@ mod record;
 mod report;
 mod run;
 pub mod stats;
-#[cfg(test)]
-mod tests {
-    mod errors;
-}
 
 pub use answer::Responder;
 pub use error::EvalError;
@@ -49,3 +45,8 @@ use snakepit_engine::Snakepit;
 use snakepit_loops as loops;
 use snakepit_mailbox as mailbox;
 use snakepit_protocol::value::{self, Value};
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

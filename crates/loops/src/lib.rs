@@ -28,10 +28,6 @@ mod health;
 mod lease;
 mod receive;
 mod settle;
-#[cfg(test)]
-mod tests {
-    mod errors;
-}
 
 pub use contract::{
     Control, EndOrder, InFlight, InFlightGuard, Intake, LoopError, LoopOrders, LoopScope, RunGuard,
@@ -57,4 +53,9 @@ use snakepit_telemetry as telemetry;
 /// Locks a mutex. The holders of the mutexes in this crate leave no change half done when they panic.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    mod errors;
 }

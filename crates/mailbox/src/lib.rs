@@ -29,10 +29,6 @@ mod settings;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod telemetry;
-#[cfg(test)]
-mod tests {
-    mod errors;
-}
 
 pub use error::MailboxError;
 pub use leases::LeaseChange;
@@ -50,3 +46,8 @@ pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
 pub use settings::{QueueSettings, RateLimit, SettingsChange};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

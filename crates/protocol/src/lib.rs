@@ -13,11 +13,12 @@
 pub mod frame;
 mod harmless;
 mod outbox;
-#[cfg(test)]
-mod tests {
-    mod errors;
-}
 pub mod value;
 
 pub use harmless::{harmless, is_obeyed};
 pub use outbox::Outbox;
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

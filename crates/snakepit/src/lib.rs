@@ -21,10 +21,6 @@ pub mod config;
 pub mod policy;
 pub mod pool;
 pub mod telemetry;
-#[cfg(all(test, feature = "config"))]
-mod tests {
-    mod errors;
-}
 pub mod value;
 
 pub use snakepit_custody as custody;
@@ -59,3 +55,8 @@ pub use snakepit_engine::{
 };
 pub use snakepit_protocol::args;
 pub use value::Value;
+
+#[cfg(all(test, feature = "config"))]
+mod tests {
+    mod errors;
+}
