@@ -138,7 +138,7 @@ fn errors_of_calls(texts: &mut ErrorTexts, fingerprint: Fingerprint) {
 
 fn errors_of_starts(texts: &mut ErrorTexts) {
     let output = || vec!["ModuleNotFoundError: No module named 'torch'".to_owned()];
-    let after = Duration::from_secs(60);
+    let after = Duration::from_mins(1);
     let awaited = Awaited {
         missing: "no ready line came".into(),
         way_out: "print {\"status\":\"ready\"} once it serves, or raise worker_start_timeout".into(),
