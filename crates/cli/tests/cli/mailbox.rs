@@ -382,7 +382,7 @@ fn a_mailbox_that_is_missing_is_said_to_be_and_is_not_made() {
         command.arg("mailbox").args(verb.split(' ')).arg(format!("{}#typo", mail.url())).args(rest);
         let output = command.output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
-        let expected = format!("snakepit: there is no mailbox typo in {}: look at", path.display());
+        let expected = format!("snakepit: there is no mailbox typo in {}: check its name", path.display());
         assert!(output.status.code() == Some(3) && said.starts_with(&expected), "{verb}: {said}");
     }
     assert_eq!(mail.count(), [1, 0, 0, 0]);

@@ -47,7 +47,7 @@ pub enum TimeError {
     #[error("the time has {0} nanoseconds in its second, and must have less than 1000000000")]
     Nanoseconds(u32),
     /// The text is not a date-time.
-    #[error("the text is not a date-time in the form 2024-02-29T12:34:56.789012{0}")]
+    #[error("not a date-time in the form 2024-02-29T12:34:56.789012{0}")]
     Text(&'static str),
 }
 
