@@ -91,7 +91,7 @@ pub(super) fn write(out: &mut Vec<u8>, value: &Value, integers: Integers) -> Res
                 if index > 0 {
                     out.push(b',');
                 }
-                let Value::Str(name) = key else { return Err(none("a key that is no text").at_key(key)) };
+                let Value::Str(name) = key else { return Err(none("a key that is not text").at_key(key)) };
                 scalar(out, name)?;
                 out.push(b':');
                 write(out, entry, integers).map_err(|error| error.at_key(key))?;
@@ -258,7 +258,7 @@ mod tests {
         let mut keyed = Map::new();
         keyed.insert(Value::from(1), Value::Nil);
         let error = written(keyed).expect_err("an error");
-        assert!(error.starts_with("[1]: a key that is no text"), "{error}");
+        assert!(error.starts_with("[1]: a key that is not text"), "{error}");
     }
 
     #[test]

@@ -62,3 +62,8 @@ use snakepit_telemetry::logging;
 #[cfg(any(fuzzing, test))]
 #[doc(hidden)]
 pub mod fuzzing;
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

@@ -90,6 +90,13 @@ impl Mock {
 pub struct Crash(pub String);
 
 /// Creates a pool of mock workers, named `mock`.
+///
+/// ```
+/// use snakepit::adapter::Mock;
+///
+/// let mock = Mock::new().command("ping", |_| async { Ok("pong".into()) });
+/// let pool = snakepit::mock(mock).workers(2);
+/// ```
 pub fn pool(mock: Mock) -> PoolOptions {
     PoolOptions::new("mock", MockAdapter { commands: Arc::new(mock.commands) })
 }

@@ -43,3 +43,8 @@ pub use snakepit_policy::{
 pub use supervisor::{ReloadError, Reloaded, StopWindow};
 pub use tool::{ToolAnswer, ToolContext};
 pub use worker::OutputLine;
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

@@ -26,6 +26,17 @@ use crate::value::{Encoded, ValueError};
 use crate::worker::Worker;
 
 /// What a tool knows about the call that uses it.
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use snakepit::call::ToolContext;
+/// use snakepit::{Snakepit, Value, python};
+///
+/// let builder = Snakepit::builder().pool(python("worker.py")).tool("who", |_: Value, context: ToolContext| async move {
+///     Ok::<_, Infallible>(format!("{} of pool {}, call {}", context.command, context.pool, context.call))
+/// });
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ToolContext {

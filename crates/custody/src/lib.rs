@@ -86,3 +86,8 @@ pub fn raise(signal: i32) {
     // SAFETY: no precondition; the caller asks for the effect of the signal.
     unsafe { libc::raise(signal) };
 }
+
+#[cfg(all(test, not(portable)))]
+mod tests {
+    mod errors;
+}

@@ -55,6 +55,18 @@ pub enum EngineError {
 }
 
 /// The description of an engine: its pools, its tools and its settings.
+///
+/// ```no_run
+/// use snakepit::{Snakepit, python};
+///
+/// # async fn example() -> Result<(), snakepit::EngineError> {
+/// let pit = Snakepit::builder()
+///     .pool(python("worker.py").workers(4))
+///     .pool(python("images.py").workers(1))
+///     .start()
+///     .await?;
+/// # Ok(()) }
+/// ```
 #[must_use]
 #[derive(Default)]
 pub struct Builder {
@@ -88,6 +100,17 @@ impl Builder {
     ///
     /// Workers get the text of an error. They also get the causes of a [`CallError`](crate::CallError), of a
     /// `Box<dyn Error + Send + Sync>`, and of an error that shows its causes with `{:#}`, as anyhow's errors do.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    ///
+    /// use snakepit::{Snakepit, python};
+    ///
+    /// // A worker calls it as `snakepit.context().host.call("double", 4)`.
+    /// let builder = Snakepit::builder()
+    ///     .pool(python("worker.py"))
+    ///     .tool("double", |(number,): (i64,), _| async move { Ok::<_, Infallible>(2 * number) });
+    /// ```
     pub fn tool<A, R, E, F, Fut>(mut self, name: impl Into<String>, tool: F) -> Self
     where
         A: DeserializeOwned,
@@ -173,9 +196,10 @@ impl Builder {
             if self.pools[..index].iter().any(|other| other.pool_name() == name) {
                 return Err(EngineError::SameName(name.to_owned()));
             }
-            // Workers are named after their pool.
-            if let Err(error) = WorkerId::new(format!("{name}-999999")) {
-                return Err(EngineError::BadName { name: name.to_owned(), reason: error.to_string() });
+            // Workers are named after their pool, and 7 of their 64 characters are the number.
+            if WorkerId::new(format!("{name}-999999")).is_err() {
+                let reason = "use at most 57 characters from A-Z a-z 0-9 . _ : / -".into();
+                return Err(EngineError::BadName { name: name.to_owned(), reason });
             }
         }
         Ok(())

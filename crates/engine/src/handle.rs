@@ -77,6 +77,17 @@ impl Snakepit {
     /// before the `.await`.
     ///
     /// Dropping the future cancels the call.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::args;
+    ///
+    /// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+    /// let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await?;
+    /// let text: String = pit.call("read", ("scan.png",)).timeout(Duration::from_secs(5)).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn call<T: DeserializeOwned + Send + 'static>(
         &self,
         command: &str,
@@ -86,6 +97,18 @@ impl Snakepit {
     }
 
     /// Calls a command that answers with a stream of values: `pit.stream("count", args! { n: 3 }).open()?`.
+    ///
+    /// ```no_run
+    /// use futures_util::StreamExt;
+    /// use snakepit::args;
+    ///
+    /// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+    /// let mut numbers = pit.stream::<i64>("count", args! { to: 3 }).open()?;
+    /// while let Some(number) = numbers.next().await {
+    ///     println!("{}", number?);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
         StreamBuilder::new(self.first_pool(), command, &args)
     }
@@ -94,6 +117,14 @@ impl Snakepit {
     ///
     /// A struct or a map holds arguments by name, a tuple or a list holds arguments by position, and any other input is
     /// a single argument.
+    ///
+    /// ```no_run
+    /// use futures_util::TryStreamExt;
+    ///
+    /// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+    /// let squares: Vec<i64> = pit.map::<i64, _>("square", 0..1000).in_order()?.try_collect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
     where
         T: DeserializeOwned + Send + 'static,
@@ -176,6 +207,17 @@ impl Snakepit {
     ///
     /// Returns the status to exit with: 0 after a clean drain or if the engine was stopped elsewhere, 128 + n if signal
     /// n cut the drain short.
+    ///
+    /// ```no_run
+    /// use snakepit::{Snakepit, python};
+    ///
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pit = Snakepit::builder().pool(python("worker.py")).start().await?;
+    /// // Your server runs here, in tasks of its own.
+    /// let status = pit.until_shutdown().await?;
+    /// std::process::exit(status.into());
+    /// # }
+    /// ```
     pub async fn until_shutdown(&self) -> Result<u8, CoordinatorError> {
         let coordinator = ShutdownCoordinator::install()?;
         tokio::select! {

@@ -28,3 +28,8 @@ pub use builder::{Builder, EngineError};
 pub use handle::Snakepit;
 pub use lifecycle::{Script, ScriptError, ShutdownCoordinator, script};
 pub use shutdown_report::ShutdownReport;
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

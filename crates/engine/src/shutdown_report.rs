@@ -5,6 +5,16 @@ use std::time::Duration;
 use crate::custody::Survivor;
 
 /// What the stop of an engine did, for all pools together.
+///
+/// ```no_run
+/// # async fn example(pit: snakepit::Snakepit) {
+/// let report = pit.stop().await;
+/// println!("{} calls finished, {} were never begun", report.completed, report.given_back);
+/// if !report.is_clean() {
+///     eprintln!("{} calls were cut short; these processes are left: {:?}", report.cut_short, report.survivors);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ShutdownReport {

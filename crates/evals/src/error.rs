@@ -56,7 +56,7 @@ pub enum EvalError {
         reason: String,
     },
     /// The checkpoint holds an unfinished evaluation, which must be resumed or removed.
-    #[error("{} holds an unfinished evaluation: {done} of {all} results", path.display())]
+    #[error("{} holds an unfinished evaluation: {done} of {all} results; resume it, or remove the file", path.display())]
     Unfinished {
         /// The file.
         path: PathBuf,

@@ -45,3 +45,8 @@ use snakepit_engine::Snakepit;
 use snakepit_loops as loops;
 use snakepit_mailbox as mailbox;
 use snakepit_protocol::value::{self, Value};
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

@@ -54,3 +54,8 @@ use snakepit_telemetry as telemetry;
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

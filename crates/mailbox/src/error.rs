@@ -11,7 +11,7 @@ use super::MessageId;
 pub enum MailboxError {
     /// The lease has ended (it lapsed, or the message was given back or acknowledged) or never existed. Nothing was
     /// changed.
-    #[error("receipt expired")]
+    #[error("receipt expired: the lease ran out, or the message is done; receive again for a new receipt")]
     ReceiptExpired,
     /// The mailbox was closed.
     #[error("the mailbox {0} is closed")]
@@ -40,7 +40,9 @@ pub enum MailboxError {
     #[error("the message names no mailbox to reply to: send it with reply_to or keep_result")]
     NoReplyTo,
     /// A request was not answered in time. The answer may still arrive; read it with the request's id.
-    #[error("the request {id} was not answered within {waited:?}")]
+    #[error(
+        "the request {id} was not answered within {waited:?}: its answer may still come, and can be read with its id"
+    )]
     NoReply {
         /// The id of the request.
         id: MessageId,
@@ -56,7 +58,7 @@ pub enum MailboxError {
         reason: String,
     },
     /// The mailbox does not exist, and the caller did not allow creating it.
-    #[error("there is no mailbox {0}: look at its name; the first send to it makes it")]
+    #[error("there is no mailbox {0}: check its name; the first send to a mailbox creates it")]
     Missing(String),
     /// Another process has held a lock for too long.
     #[error("the mailbox is busy: {0}")]

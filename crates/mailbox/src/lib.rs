@@ -46,3 +46,8 @@ pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
 pub use settings::{QueueSettings, RateLimit, SettingsChange};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

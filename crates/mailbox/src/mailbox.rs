@@ -76,6 +76,25 @@ impl Capabilities {
 ///
 /// Operations with a receipt fail with [`MailboxError::ReceiptExpired`] once the lease has ended, and change nothing
 /// then.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::{Mailbox, MemoryMailbox, ReceiveOptions, SendOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mailbox = MemoryMailbox::new("orders");
+/// mailbox.send(b"one coffee".to_vec(), SendOptions::new()).await?;
+///
+/// let options = ReceiveOptions::new().visibility_timeout(Duration::from_mins(1));
+/// for message in mailbox.receive(options).await? {
+///     assert_eq!(&message.body[..], b"one coffee");
+///     if let Some(receipt) = &message.receipt {
+///         mailbox.ack(receipt).await?;
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     /// Returns the mailbox's name, which is the address for replies.
     fn name(&self) -> &str;
@@ -85,12 +104,36 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
 
     /// Sends a message. When the future completes, the message is as durable as the backend makes it. A message whose
     /// dedup key is still remembered is not stored; the result is then the id of the first message with that key.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::mailbox::{Mailbox, MailboxError, SendOptions, body};
+    ///
+    /// # async fn example(mailbox: &dyn Mailbox) -> Result<(), MailboxError> {
+    /// let options = SendOptions::new().delay(Duration::from_secs(10)).dedup_key("order-7");
+    /// let id = mailbox.send(body(&["coffee", "cake"])?, options).await?;
+    /// # Ok(()) }
+    /// ```
     fn send(&self, body: Vec<u8>, options: SendOptions) -> Pending<'_, MessageId>;
 
     /// Sends several messages, either all of them or none.
     fn send_all(&self, messages: Vec<(Vec<u8>, SendOptions)>) -> Pending<'_, Vec<MessageId>>;
 
     /// Leases messages that are available now. If there are none, waits up to `options.wait` for at least one.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::mailbox::{Mailbox, MailboxError, ReceiveOptions};
+    ///
+    /// # async fn example(mailbox: &dyn Mailbox) -> Result<(), MailboxError> {
+    /// let options = ReceiveOptions::new().max_messages(10).wait(Duration::from_secs(20));
+    /// for message in mailbox.receive(options).await? {
+    ///     println!("{} for the {}. time: {:?}", message.id, message.delivery_count, message.read::<Vec<String>>()?);
+    /// }
+    /// # Ok(()) }
+    /// ```
     fn receive(&self, options: ReceiveOptions) -> Pending<'_, Vec<Message>>;
 
     /// Changes the leases of these receipts and returns how many it changed. Skips expired receipts. The methods below
@@ -98,6 +141,17 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     fn change_leases<'a>(&'a self, receipts: &'a [Receipt], change: LeaseChange) -> Pending<'a, usize>;
 
     /// Acknowledges the message: it is finished.
+    ///
+    /// ```no_run
+    /// use snakepit::mailbox::{Mailbox, MailboxError, Receipt};
+    ///
+    /// # async fn example(mailbox: &dyn Mailbox, receipt: &Receipt) -> Result<(), MailboxError> {
+    /// match mailbox.ack(receipt).await {
+    ///     Err(MailboxError::ReceiptExpired) => println!("too late: it may be delivered again"),
+    ///     done => done?,
+    /// }
+    /// # Ok(()) }
+    /// ```
     fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()> {
         Box::pin(change_one(self.change_leases(from_ref(receipt), LeaseChange::Ack)))
     }
@@ -159,6 +213,18 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
 
     /// Sends a message and waits for the reply to exactly this message, even if others make requests at the same time,
     /// in this or another process. Dropping the future stops the wait but does not withdraw the message.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::mailbox::{Mailbox, MailboxError, RequestOptions, body};
+    ///
+    /// # async fn example(mailbox: &dyn Mailbox) -> Result<(), MailboxError> {
+    /// let options = RequestOptions::new().timeout(Duration::from_secs(30));
+    /// let reply = mailbox.request(body(&7)?, options).await?;
+    /// let square: i64 = reply.read()?;
+    /// # Ok(()) }
+    /// ```
     fn request(&self, body: Vec<u8>, options: RequestOptions) -> Pending<'_, Reply> {
         Box::pin(reply::request(self, body, options))
     }

@@ -51,6 +51,16 @@ settings! {
     /// A stuck worker has a call, does not answer and uses no CPU time: it waits for something inside C code that never
     /// lets other threads run. A worker that computes, or that waits in Python code, is never stuck, however long it
     /// takes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::policy::{Stuck, WhenStuck};
+    /// use snakepit::python;
+    ///
+    /// let stuck = Stuck::default().after(Duration::from_mins(5)).then(WhenStuck::Replace);
+    /// let pool = python("worker.py").stuck(stuck);
+    /// ```
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[must_use]
     pub struct Stuck {

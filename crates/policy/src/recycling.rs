@@ -14,6 +14,14 @@ settings! {
     ///
     /// The replacement is ready before the old worker stops taking calls. The worker that has been due for longest is
     /// replaced first. A worker at twice its limit gets no new calls, unless no other worker can be started.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::policy::Recycling;
+    ///
+    /// let weekly = Recycling::default().ttl(Duration::from_hours(7 * 24)).max_rss(2 << 30);
+    /// ```
     #[derive(Clone, Copy, PartialEq, Debug)]
     #[must_use]
     pub struct Recycling {

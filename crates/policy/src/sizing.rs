@@ -39,6 +39,15 @@ settings! {
     /// The size stays between `min_workers` and `max_workers`. The pool grows when the first queued call has waited for
     /// [`grow_after`](Self::grow_after), long before anything times out. It shrinks by workers that have idled for
     /// [`idle_ttl`](Self::idle_ttl).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::policy::Sizing;
+    ///
+    /// let sizing = Sizing::between(1, 8).grow_after(Duration::from_millis(20)).idle_ttl(Duration::from_mins(5));
+    /// assert_eq!((sizing.min_workers, sizing.max_workers), (1, 8));
+    /// ```
     #[derive(Clone, Copy, PartialEq, Debug)]
     #[must_use]
     pub struct Sizing {

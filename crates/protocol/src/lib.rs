@@ -17,3 +17,8 @@ pub mod value;
 
 pub use outbox::Outbox;
 pub use terminal_text::{harmless, is_obeyed};
+
+#[cfg(test)]
+mod tests {
+    mod errors;
+}

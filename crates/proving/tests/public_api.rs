@@ -11,7 +11,7 @@ use snakepit_proving::unproven;
 const UPDATE: &str = "SNAKEPIT_UPDATE_API";
 
 /// Crates that are not published, or are programs.
-const WITHOUT_API: [&str; 3] = ["snakepit-bench", "snakepit-cli", "snakepit-proving"];
+const WITHOUT_API: [&str; 4] = ["snakepit-bench", "snakepit-cli", "snakepit-error-texts", "snakepit-proving"];
 
 #[test]
 fn the_public_api_is_the_one_that_is_listed() {

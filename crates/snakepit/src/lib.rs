@@ -55,3 +55,8 @@ pub use snakepit_engine::{
 };
 pub use snakepit_protocol::args;
 pub use value::Value;
+
+#[cfg(all(test, feature = "config"))]
+mod tests {
+    mod errors;
+}

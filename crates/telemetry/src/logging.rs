@@ -66,6 +66,14 @@ settings! {
     /// ever printed for a host without a subscriber, unless the host uses [`for_program`](Self::for_program) and the
     /// feature `console`. Then the engine installs a small subscriber that writes to standard error. It never replaces
     /// a subscriber of the host, but a subscriber that the host sets after the engine's start finds the place taken.
+    ///
+    /// ```
+    /// use snakepit::telemetry::{LogLevel, Logging};
+    /// use snakepit::{Snakepit, python};
+    ///
+    /// let logging = Logging::default().for_program().log_level(LogLevel::Debug);
+    /// let builder = Snakepit::builder().pool(python("worker.py")).logging(logging);
+    /// ```
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[must_use]
     pub struct Logging {

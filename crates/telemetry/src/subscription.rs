@@ -166,6 +166,17 @@ impl Drop for EventOrigin {
 }
 
 /// A queue of events: those of all engines of this process, or those of one [`EventOrigin`]. Drop it to unsubscribe.
+///
+/// ```no_run
+/// use snakepit::telemetry::{Level, subscribe_to};
+///
+/// # async fn example() {
+/// let mut events = subscribe_to(Level::Info);
+/// while let Some(event) = events.next().await {
+///     println!("{} {:?}", event.name(), event.fields());
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it ends the subscription"]
 pub struct Subscription {

@@ -1,5 +1,7 @@
 //! Tests of the catalog and of subscriptions.
 
+mod errors;
+
 use std::time::Duration;
 
 use super::*;

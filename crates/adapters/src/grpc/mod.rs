@@ -115,6 +115,10 @@ impl<W: Into<PythonWorker>> From<W> for GrpcWorker {
 }
 
 /// Returns the options of a pool of gRPC workers. The pool is named after the file, module or program.
+///
+/// ```
+/// let pool = snakepit::grpc("worker.py").workers(2);
+/// ```
 pub fn pool(worker: impl Into<GrpcWorker>) -> PoolOptions {
     let GrpcWorker { kind, over } = worker.into();
     let (name, launch) = match kind {

@@ -147,6 +147,10 @@ impl<P: Into<Program>> From<P> for HttpWorker {
 }
 
 /// Returns the options of a pool of HTTP workers. The pool is named after the program.
+///
+/// ```
+/// let pool = snakepit::http(["python3", "app.py"]).workers(2);
+/// ```
 pub fn pool(worker: impl Into<HttpWorker>) -> PoolOptions {
     let worker = worker.into();
     let (name, service) = (worker.program.name(), HttpService::of(&worker));

@@ -104,6 +104,11 @@ impl<P: Into<PathBuf>> From<P> for PythonWorker {
 }
 
 /// Returns the options of a pool of Python workers. The pool is named after the file or module.
+///
+/// ```
+/// let pool = snakepit::python("worker.py").workers(4);
+/// assert_eq!(pool.pool_name(), "worker");
+/// ```
 pub fn pool(worker: impl Into<PythonWorker>) -> PoolOptions {
     let worker = worker.into();
     let name = worker.name();
@@ -112,6 +117,10 @@ pub fn pool(worker: impl Into<PythonWorker>) -> PoolOptions {
 
 /// Returns the options of a pool of workers in any language that speak `spec/wire.md`. The pool is named after the
 /// program.
+///
+/// ```
+/// let pool = snakepit::command(["node", "worker.mjs"]).workers(4);
+/// ```
 pub fn command_pool(program: impl Into<Program>) -> PoolOptions {
     let program = program.into();
     PoolOptions::new(program.name(), SocketAdapter { launch: ProcessLaunch::command(program) })

@@ -19,7 +19,7 @@ const COMPILED: &str = "__pycache__";
 
 /// Why the SDK could not be installed.
 #[derive(Debug, thiserror::Error)]
-enum InstallError {
+pub(crate) enum InstallError {
     #[error(transparent)]
     Dir(#[from] DirError),
     #[error(transparent)]

@@ -210,9 +210,9 @@ fn wrong(error: &EvalError) -> CliFailure {
 fn refused(error: &EvalError) -> CliFailure {
     let failure = CliFailure::of(error);
     match error {
-        EvalError::Unfinished { .. } => failure.status(FAILED).hint(
-            "continue it with --resume; to start over, remove the file or name another with --checkpoint",
-        ),
+        EvalError::Unfinished { .. } => {
+            failure.status(FAILED).hint("--resume continues it; --checkpoint names another file")
+        }
         EvalError::OtherCheckpoint { .. } => {
             failure.status(FAILED).hint("name another file with --checkpoint, or remove this one")
         }

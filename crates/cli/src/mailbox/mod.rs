@@ -433,9 +433,7 @@ fn opened(url: &str, options: SqliteOptions) -> Result<SqliteMailbox, CliFailure
 impl From<MailboxError> for CliFailure {
     fn from(error: MailboxError) -> Self {
         match &error {
-            MailboxError::ReceiptExpired => Self::of(&error)
-                .status(FAILED)
-                .hint("the lease ran out, or the message is done: receive again for a new receipt"),
+            MailboxError::ReceiptExpired => Self::of(&error).status(FAILED),
             MailboxError::Missing(_) => Self::of(&error).status(MISSING),
             MailboxError::OutOfRange { .. } => Self::usage_of(&error),
             _ => Self::of(&error),

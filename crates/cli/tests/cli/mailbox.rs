@@ -123,7 +123,7 @@ fn a_refused_receipt_is_status_1_and_says_receipt_expired() {
         ("ack", vec!["1.999"]),
     ] {
         let (status, said) = mail.refused(verb, &rest);
-        assert!(status == 1 && said.starts_with("snakepit: receipt expired\n  "), "{verb}: {said}");
+        assert!(status == 1 && said.starts_with("snakepit: receipt expired: "), "{verb}: {said}");
     }
     assert_eq!(mail.count(), [1, 0, 0, 0]);
 }
@@ -370,7 +370,7 @@ fn a_mailbox_that_is_missing_is_said_to_be_and_is_not_made() {
     let path = mail.dir.path().join("mail.db");
     for (verb, rest) in reading {
         let expected = format!(
-            "snakepit: there is no mailbox {}: look at its name; the first send to it makes it\n",
+            "snakepit: there is no mailbox {}: check its name; the first send to a mailbox creates it\n",
             path.display()
         );
         assert_eq!(mail.refused(verb, rest), (3, expected), "{verb}");
@@ -382,7 +382,7 @@ fn a_mailbox_that_is_missing_is_said_to_be_and_is_not_made() {
         command.arg("mailbox").args(verb.split(' ')).arg(format!("{}#typo", mail.url())).args(rest);
         let output = command.output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
-        let expected = format!("snakepit: there is no mailbox typo in {}: look at", path.display());
+        let expected = format!("snakepit: there is no mailbox typo in {}: check its name", path.display());
         assert!(output.status.code() == Some(3) && said.starts_with(&expected), "{verb}: {said}");
     }
     assert_eq!(mail.count(), [1, 0, 0, 0]);

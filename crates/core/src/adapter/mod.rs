@@ -36,6 +36,26 @@ use crate::custody;
 use crate::environment::Environment;
 
 /// A way to start one kind of worker.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use futures_util::future::BoxFuture;
+/// use snakepit::adapter::{Adapter, Handle, Spawner, StartError};
+/// # type MyHandle = Arc<dyn Handle>;
+/// # async fn connect(_: Spawner) -> Result<MyHandle, StartError> { std::future::pending().await }
+///
+/// struct MyAdapter;
+///
+/// impl Adapter for MyAdapter {
+///     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
+///         // Starts the process with `spawner.spawn`, connects to it, and waits until it is ready.
+///         Box::pin(connect(spawner))
+///     }
+/// }
+///
+/// let pool = snakepit::PoolOptions::new("mine", MyAdapter).workers(2);
+/// ```
 pub trait Adapter: Send + Sync + 'static {
     /// Prepares what all workers of a pool share. Runs once, before the first worker is started.
     fn init<'a>(&'a self, _spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
@@ -58,6 +78,37 @@ pub trait Adapter: Send + Sync + 'static {
 }
 
 /// A worker that was started.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use futures_util::future::{BoxFuture, ready};
+/// use snakepit::adapter::{Handle, Introduction, Reason};
+/// use snakepit::call::Call;
+/// use snakepit::custody::WorkerProcess;
+/// use snakepit::value::Encoded;
+///
+/// struct Echo(Introduction);
+///
+/// impl Handle for Echo {
+///     fn process(&self) -> Option<&WorkerProcess> {
+///         None
+///     }
+///
+///     fn introduction(&self) -> &Introduction {
+///         &self.0
+///     }
+///
+///     fn execute(self: Arc<Self>, call: Call) {
+///         let answer = Encoded::encode(call.command()).expect("a text");
+///         call.finish(Ok(answer));
+///     }
+///
+///     fn terminate(&self, _reason: Reason) -> BoxFuture<'_, ()> {
+///         Box::pin(ready(()))
+///     }
+/// }
+/// ```
 pub trait Handle: Send + Sync + 'static {
     /// Returns the worker's process, as the spawner returned it. Returns `None` if the worker is not a process.
     fn process(&self) -> Option<&custody::WorkerProcess>;

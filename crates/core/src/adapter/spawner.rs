@@ -14,6 +14,20 @@ use crate::value::ValueError;
 use crate::worker::Output;
 
 /// Why a worker did not start.
+///
+/// ```no_run
+/// use snakepit::{EngineError, Snakepit, StartError, python};
+///
+/// # async fn example() {
+/// match Snakepit::builder().pool(python("worker.py")).start().await {
+///     Ok(pit) => drop(pit),
+///     Err(EngineError::Start { pool, source: StartError::Exited { output, .. } }) => {
+///         eprintln!("the workers of {pool} end at once:\n{}", output.join("\n"));
+///     }
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -90,45 +104,47 @@ pub enum StartError {
     #[error("the pool stopped before the worker was ready")]
     Stopped,
     /// The worker's file does not exist.
-    #[error("the worker {} does not exist", .path.display())]
+    #[error("the worker {} does not exist: check its path", .path.display())]
     NoSuchFile {
         /// The file.
         path: PathBuf,
     },
     /// The pool's command names no program.
-    #[error("the pool's command is empty")]
+    #[error("the pool's command is empty: name a program")]
     NoCommand,
     /// The pool's name does not yield valid names for its workers.
-    #[error(transparent)]
+    #[error("the workers of the pool cannot be named after it: give the pool another name")]
     Name(#[from] custody::InvalidId),
     /// The settings of the adapter contradict each other.
     #[error("{0}")]
     Settings(String),
     /// The adapter declares that it starts no processes, but starts one.
-    #[error("this pool was started without custody: its adapter says that it starts no processes")]
+    #[error(
+        "the pool has no custody, because its adapter says that it starts no processes: return true from `starts_processes`"
+    )]
     NoCustody,
     /// `start_worker` was called before `init`.
-    #[error("the pool was not prepared")]
+    #[error("the pool was not prepared: run `init` of the adapter before `start_worker`")]
     NotPrepared,
     /// The host's runtime is shutting down.
-    #[error("the runtime is shutting down")]
+    #[error("the tokio runtime is shutting down: keep it until the engine has stopped")]
     ShuttingDown,
     /// Workers became ready, but died again and again.
-    #[error("{0}")]
+    #[error("its workers become ready, but keep dying: {0}")]
     KeepsDying(String),
     /// The system denied a resource.
-    #[error("cannot prepare worker {worker}: {what}")]
+    #[error("cannot create {what} for worker {worker}")]
     System {
         /// The worker.
         worker: WorkerId,
-        /// The resource.
+        /// The resource that could not be created.
         what: &'static str,
         /// The system's error.
         #[source]
         source: io::Error,
     },
     /// The worker's introduction cannot be decoded.
-    #[error("the introduction of worker {worker} cannot be read")]
+    #[error("the introduction of worker {worker} cannot be read: use the SDK that comes with this version")]
     Introduction {
         /// The worker.
         worker: WorkerId,
@@ -183,6 +199,16 @@ fn shown_traceback(error: &RemoteError) -> String {
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Starts the process of one worker, in custody and with its output captured.
+///
+/// ```no_run
+/// use snakepit::adapter::{Spawner, StartError};
+/// use snakepit::custody::{Command, WorkerProcess};
+///
+/// async fn start(spawner: &Spawner) -> Result<WorkerProcess, StartError> {
+///     let command = Command::new("my-worker").arg("--concurrency").arg(spawner.concurrency().to_string());
+///     spawner.spawn(command).await
+/// }
+/// ```
 pub struct Spawner {
     run: Option<Run>,
     worker: WorkerId,

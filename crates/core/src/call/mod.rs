@@ -17,7 +17,7 @@ pub(crate) mod batch;
 mod chain;
 pub(crate) mod command;
 mod credit;
-mod error;
+pub(crate) mod error;
 pub(crate) mod estimate;
 mod id;
 mod input;

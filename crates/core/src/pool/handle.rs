@@ -19,6 +19,17 @@ use crate::worker::OutputLine;
 use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
 
 /// A running pool. Cheap to clone.
+///
+/// ```no_run
+/// use snakepit::{Snakepit, args, python};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let pit = Snakepit::builder().pool(python("worker.py").name("math")).start().await?;
+/// let pool = pit.pool("math").expect("it was just described");
+/// let sum: i64 = pool.call("add", args! { a: 1, b: 2 }).await?;
+/// pool.scale(8);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Pool {
     pub(crate) shared: Arc<PoolInner>,
@@ -39,6 +50,14 @@ impl Pool {
     }
 
     /// Describes a call of a command. See `Snakepit::call`.
+    ///
+    /// ```no_run
+    /// use snakepit::args;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let sum: i64 = pool.call("add", args! { a: 1, b: 2 }).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn call<T: DeserializeOwned + Send + 'static>(
         &self,
         command: &str,
@@ -48,11 +67,29 @@ impl Pool {
     }
 
     /// Describes a call that answers with many values. See `Snakepit::stream`.
+    ///
+    /// ```no_run
+    /// use futures_util::StreamExt;
+    /// use snakepit::args;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut numbers = pool.stream::<i64>("count", args! { to: 3 }).open()?;
+    /// let first = numbers.next().await.transpose()?;
+    /// # Ok(()) }
+    /// ```
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
         StreamBuilder::new(self, command, &args)
     }
 
     /// Describes calls of one command over many inputs. See `Snakepit::map`.
+    ///
+    /// ```no_run
+    /// use futures_util::TryStreamExt;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let squares: Vec<i64> = pool.map::<i64, _>("square", 0..1000).in_order()?.try_collect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
     where
         T: DeserializeOwned + Send + 'static,
@@ -65,12 +102,29 @@ impl Pool {
     /// Sets the number of workers, which then no longer follows the load. Surplus workers finish their calls.
     ///
     /// With 0 workers, new calls fail at once with [`CallError::NoWorkers`]. Calls that already wait keep waiting.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// pool.scale(8);
+    /// pool.await_ready(Duration::from_secs(30)).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn scale(&self, workers: usize) {
         self.shared.emptied.store(workers == 0, Ordering::SeqCst);
         self.supervisor.scale(workers);
     }
 
     /// Lets the number of workers follow the load from now on.
+    ///
+    /// ```no_run
+    /// use snakepit::policy::Sizing;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// pool.scale_by(Sizing::between(2, 16));
+    /// # Ok(()) }
+    /// ```
     pub fn scale_by(&self, sizing: Sizing) {
         self.shared.emptied.store(false, Ordering::SeqCst);
         self.supervisor.scale_by(sizing);
@@ -86,6 +140,14 @@ impl Pool {
     }
 
     /// Replaces a worker with a new one, which gets ready first. Returns whether the worker was found.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// for worker in pool.workers() {
+    ///     println!("{} replaced: {}", worker.id, pool.recycle(&worker.id).await);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn recycle(&self, worker: &str) -> bool {
         self.supervisor.recycle(Some(worker.to_owned())).await > 0
     }
@@ -99,6 +161,13 @@ impl Pool {
     /// should. If a new worker does not start, dies, or fails its `health` hook, the old ones continue to serve and the
     /// error says why. The old workers are kept until all new ones have lived for a second, so there must be memory for
     /// twice as many.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let reloaded = pool.reload().await?;
+    /// println!("{} workers run generation {}", reloaded.replaced, reloaded.generation);
+    /// # Ok(()) }
+    /// ```
     pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
         self.supervisor.reload(&self.shared, None).await
     }
@@ -110,6 +179,14 @@ impl Pool {
     /// quarantine are judged again by the remembered deaths. An open circuit stays open, but no longer than the new
     /// `longest`, and a window of another length begins again. Sessions live on, however many they are, and end when
     /// the new time has passed since their last visit. A policy that is switched off forgets everything.
+    ///
+    /// ```no_run
+    /// use snakepit::python;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// pool.reload_as(python("worker.py").name("math").workers(8)).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn reload_as(&self, pool: PoolOptions) -> Result<Reloaded, ReloadError> {
         if pool.name != *self.shared.name {
             return Err(ReloadError::OtherName { pool: self.name().to_owned(), other: pool.name });
@@ -118,6 +195,14 @@ impl Pool {
     }
 
     /// Waits until as many workers serve as were asked for, by the last [`Pool::scale`] if there was one.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// pool.await_ready(Duration::from_secs(30)).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         let mut health = self.shared.health.subscribe();
         let ready = async {
@@ -146,6 +231,15 @@ impl Pool {
     /// Subscribes to the events of this pool from now on: workers, reloads, circuits, quarantines, retries and moved
     /// sessions. The end of each call, stream and tool is reported only to [subscribers of the
     /// process](crate::telemetry::subscribe), because it happens so often.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut events = pool.events();
+    /// while let Some(event) = events.next().await {
+    ///     println!("{} {:?}", event.name(), event.fields());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn events(&self) -> Subscription {
         self.shared.events.subscribe()
     }
@@ -156,6 +250,14 @@ impl Pool {
     }
 
     /// Returns the calls that workers have died of, whether or not they are rejected now.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: snakepit::Pool) -> Result<(), Box<dyn std::error::Error>> {
+    /// for suspect in pool.quarantine() {
+    ///     pool.release(suspect.fingerprint);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn quarantine(&self) -> Vec<Suspect> {
         self.shared.suspects()
     }

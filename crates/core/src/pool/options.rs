@@ -256,6 +256,12 @@ impl PoolOptions {
     }
 
     /// Sets the number of workers. The default is twice the number of cores.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").workers(4);
+    /// ```
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self.workers_are_set = true;
@@ -263,6 +269,13 @@ impl PoolOptions {
     }
 
     /// Sets the number of calls that a worker runs at the same time. The default is 1.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// // Each of the 2 workers runs up to 16 coroutines at a time.
+    /// let pool = python("worker.py").workers(2).concurrency(16);
+    /// ```
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.adaptive_concurrency = None;
         self.concurrency = concurrency.max(1);
@@ -274,6 +287,12 @@ impl PoolOptions {
     ///
     /// This helps if calls slow each other down. They then wait in the pool's queue, where priorities count and other
     /// workers can take them, instead of inside a worker.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").adaptive_concurrency(1..=32);
+    /// ```
     pub fn adaptive_concurrency(mut self, between: std::ops::RangeInclusive<usize>) -> Self {
         let most = (*between.end()).max(1);
         self.adaptive_concurrency = Some(((*between.start()).clamp(1, most), most));
@@ -302,6 +321,12 @@ impl PoolOptions {
 
     /// Adds a call that each worker must answer before it serves, for example to load a model or to fill a cache.
     /// Several calls are made in the order in which they were added.
+    ///
+    /// ```
+    /// use snakepit::{args, python};
+    ///
+    /// let pool = python("worker.py").warm_up("load", args! { model: "small" });
+    /// ```
     pub fn warm_up(mut self, command: impl Into<String>, args: impl Serialize) -> Self {
         self.warm_up.push(WarmUp { command: command.into(), arguments: Encoded::encode_args(&args) });
         self
@@ -322,12 +347,28 @@ impl PoolOptions {
     }
 
     /// Sets when healthy workers are replaced. The default is never.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::policy::Recycling;
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").recycling(Recycling::default().max_requests(10_000).ttl(Duration::from_hours(6)));
+    /// ```
     pub fn recycling(mut self, recycling: Recycling) -> Self {
         self.recycling = recycling;
         self
     }
 
     /// Lets the number of workers follow the load, instead of [`PoolOptions::workers`].
+    ///
+    /// ```
+    /// use snakepit::policy::Sizing;
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").sizing(Sizing::between(1, 8));
+    /// ```
     pub fn sizing(mut self, sizing: Sizing) -> Self {
         self.sizing = Some(sizing);
         self
@@ -336,12 +377,24 @@ impl PoolOptions {
     /// Sets the devices that the workers share, such as `cuda:0`. Each worker gets the device with the fewest workers,
     /// and finds its name in `SNAKEPIT_DEVICE`. With or without devices, `SNAKEPIT_SLOT` has the number of the worker's
     /// slot.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").workers(4).devices(["cuda:0", "cuda:1"]);
+    /// ```
     pub fn devices(mut self, devices: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.devices = devices.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets when a call that keeps killing workers is rejected. `None` means never.
+    ///
+    /// ```
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").quarantine(None);
+    /// ```
     pub fn quarantine(mut self, quarantine: impl Into<Option<Quarantine>>) -> Self {
         self.quarantine = quarantine.into().unwrap_or_else(Quarantine::off);
         self
@@ -349,6 +402,13 @@ impl PoolOptions {
 
     /// Sets when calls are rejected because the last ones lost their workers or ran out of time. Applies to the pool as
     /// a whole, and to each command by itself. The default is never.
+    ///
+    /// ```
+    /// use snakepit::policy::Breaker;
+    /// use snakepit::python;
+    ///
+    /// let pool = python("worker.py").breaker(Breaker::default());
+    /// ```
     pub fn breaker(mut self, breaker: impl Into<Option<Breaker>>) -> Self {
         self.breaker = breaker.into();
         self

@@ -20,7 +20,7 @@ use snakepit_policy::taint::name_of;
 /// It serializes to JSON, with times in seconds.
 ///
 /// ```no_run
-/// # async fn show(pool: snakepit_core::Pool) {
+/// # async fn show(pool: snakepit::Pool) {
 /// let status = pool.status().await;
 /// println!("{}: {:?}, {} calls wait", status.name, status.health, status.queued);
 /// for worker in &status.workers {

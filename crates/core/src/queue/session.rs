@@ -101,13 +101,15 @@ pub(crate) type SessionInUse = Arc<()>;
 /// Why an operation on a store failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    #[error("session {0} does not exist, or has ended")]
+    #[error("session {0} does not exist, or has ended: start it with a call with .session(id)")]
     NoSession(String),
     #[error("the call belongs to no session, so there is no store: call it with .session(id)")]
     NotInSession,
-    #[error("a call may use the store of its own session alone, and it has named another session")]
+    #[error("a call can use only the store of its own session, and this one named another session")]
     OtherSession,
-    #[error("session {session} would keep {bytes} bytes, and {STORE_LIMIT} is the limit")]
+    #[error(
+        "session {session} would keep {bytes} bytes, and {STORE_LIMIT} is the limit: delete some of its entries"
+    )]
     Full { session: String, bytes: usize },
     #[error(transparent)]
     Unreadable(#[from] ValueError),
@@ -359,7 +361,10 @@ mod tests {
         let refused = sessions.set("a", "k".into(), &bytes(filling("k") + 1)).expect_err("too much");
         assert_eq!(
             refused.to_string(),
-            format!("session a would keep {} bytes, and 16777216 is the limit", STORE_LIMIT + 1)
+            format!(
+                "session a would keep {} bytes, and 16777216 is the limit: delete some of its entries",
+                STORE_LIMIT + 1
+            )
         );
         assert!(sessions.get("a", "k").expect("a session").is_none(), "nothing of it is kept");
         sessions.set("a", "k".into(), &bytes(filling("k"))).expect("room");

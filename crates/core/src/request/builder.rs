@@ -168,6 +168,21 @@ macro_rules! common_options {
 pub(crate) use common_options;
 
 /// A call that is about to be made. Await it to make the call. Dropping the future cancels the call.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use snakepit::args;
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+/// let caption: String = pit
+///     .call("caption", args! { image: "cat.png" })
+///     .session("ann")
+///     .timeout(Duration::from_secs(30))
+///     .idempotent()
+///     .await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a call is made when it is awaited"]
 pub struct CallBuilder<T> {
     options: CallOptions,
@@ -186,6 +201,15 @@ impl<T> CallBuilder<T> {
     common_options!();
 
     /// Calls a function with the progress that the worker reports.
+    ///
+    /// ```no_run
+    /// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+    /// let report: String = pit
+    ///     .call("analyse", ("data.csv",))
+    ///     .on_progress(|progress| println!("{progress:?}"))
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
     pub fn on_progress(mut self, watcher: impl FnMut(Progress) + Send + 'static) -> Self {
         self.watcher = Some(Box::new(watcher));
         self

@@ -25,6 +25,20 @@ use crate::value::{Encoded, ValueError};
 const CREDIT: Portion = Portion { items: 1024, bytes: 4 * 1024 * 1024 };
 
 /// A stream that is about to be opened with [`StreamBuilder::open`].
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use snakepit::args;
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+/// let tokens = pit
+///     .stream::<String>("generate", args! { prompt: "Once upon a time" })
+///     .credit(64)
+///     .timeout(Duration::from_secs(120))
+///     .open()?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a stream is opened with open()"]
 pub struct StreamBuilder<T> {
     options: CallOptions,
@@ -82,6 +96,18 @@ enum StreamEnding {
 }
 
 /// The values of a streaming call.
+///
+/// ```no_run
+/// use futures_util::StreamExt;
+/// use snakepit::args;
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+/// let mut tokens = pit.stream::<String>("generate", args! { prompt: "Once upon a time" }).open()?;
+/// while let Some(token) = tokens.next().await {
+///     print!("{}", token?);
+/// }
+/// # Ok(()) }
+/// ```
 #[must_use = "a stream does nothing unless it is read"]
 pub struct CallStream<T> {
     timer: Pin<Box<Sleep>>,

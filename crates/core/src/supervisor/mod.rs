@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::adapter::{Spawner, StartError};
 use crate::custody::{Run, WorkerId};
+use crate::error_text::with_causes;
 use crate::logging::Logging;
 use crate::pool::equipped;
 use crate::pool::status::WorkerRows;
@@ -111,7 +112,7 @@ impl SupervisorHandle {
         shared: &PoolInner,
         pool: Option<PoolOptions>,
     ) -> Result<Reloaded, ReloadError> {
-        let aborted = |source: StartError| ReloadError::aborted(&shared.name, &source.to_string());
+        let aborted = |source: StartError| ReloadError::aborted(&shared.name, &with_causes(&source));
         let pool = match pool {
             Some(pool) => {
                 let pool = equipped(pool, self.run.as_ref()).await.map_err(aborted)?;

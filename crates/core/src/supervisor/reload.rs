@@ -42,7 +42,7 @@ pub struct Reloaded {
 #[non_exhaustive]
 pub enum ReloadError {
     /// A worker with the new code or settings did not start, was not healthy, or died. The old workers serve again.
-    #[error("pool {pool} was not reloaded: all its workers stay as they were: {reason}")]
+    #[error("pool {pool} was not reloaded, and its old workers go on: {reason}")]
     Aborted {
         /// The name of the pool.
         pool: String,
@@ -50,7 +50,7 @@ pub enum ReloadError {
         reason: String,
     },
     /// Another reload is under way.
-    #[error("pool {pool} is being reloaded already: wait until that is done")]
+    #[error("pool {pool} is already being reloaded: wait until that is done")]
     UnderWay {
         /// The name of the pool.
         pool: String,
@@ -64,7 +64,7 @@ pub enum ReloadError {
         other: String,
     },
     /// The pool stopped during the reload.
-    #[error("the pool has stopped")]
+    #[error("the pool has stopped, so it was not reloaded")]
     Stopped,
 }
 

@@ -12,6 +12,7 @@ use super::reload::ReloadError;
 use super::worker_task::TaskEnd;
 use crate::adapter::{Reason, StartError};
 use crate::call::Autopsy;
+use crate::error_text::with_causes;
 use crate::pool::worker_died;
 use crate::supervisor::StopWindow;
 use crate::telemetry::Event;
@@ -42,7 +43,7 @@ impl Supervisor {
             }
             Ok(TaskEnd::NotStarted { generation, error }) => {
                 self.starting.remove(&task);
-                let said = error.to_string();
+                let said = with_causes(&error);
                 self.shared.announce(|pool| Event::WorkerNotStarted { pool, reason: said.as_str().into() });
                 let from_outside = failed_from_outside(&error);
                 if generation == self.generation.number

@@ -14,7 +14,7 @@ use super::main_loop::WorkerReport;
 use crate::adapter::{Handle, Reason, Spawner, StartError};
 use crate::call::{CallError, RemoteErrorKind};
 use crate::custody::{Run, WorkerId};
-use crate::error_text::ignoring_panics;
+use crate::error_text::{ignoring_panics, with_causes};
 use crate::pool::options::WarmUp;
 use crate::pool::{AUTOPSY_PATIENCE, PoolInner};
 use crate::queue::session::EndedSession;
@@ -164,7 +164,7 @@ impl WorkerStart {
         let reason = match answer {
             Ok(_) => return Ok(()),
             Err(CallError::Cancelled) => how_it_ended(handle, output).await,
-            Err(error) => error.to_string(),
+            Err(error) => with_causes(&error),
         };
         let (worker, command) = (id.clone(), command.clone());
         Err(StartError::WarmUp { worker, command, reason, output: output.shown() })
@@ -180,13 +180,13 @@ impl WorkerStart {
         let answer = ask(handle, "snakepit.health", Encoded::empty_map(), patience).await;
         let reason = match answer {
             Ok(answer) if answer.decode::<bool>().is_ok_and(|healthy| !healthy) => {
-                "it says that it is not".into()
+                "its health hook returned false".into()
             }
             Ok(_) => return Ok(()),
             // A worker without this command has no hook.
             Err(CallError::Remote(error)) if error.kind == RemoteErrorKind::UnknownCommand => return Ok(()),
             Err(CallError::Cancelled) => how_it_ended(handle, output).await,
-            Err(error) => error.to_string(),
+            Err(error) => with_causes(&error),
         };
         Err(StartError::Unhealthy { worker: id.clone(), reason })
     }
@@ -209,7 +209,7 @@ impl Unproven {
         let (reason, patience) = match error {
             // The worker is in the middle of a call whose result is no longer needed.
             StartError::Stopped => (Reason::Stopped, Duration::ZERO),
-            error => (Reason::Broken(error.to_string()), GOODBYE),
+            error => (Reason::Broken(with_causes(error)), GOODBYE),
         };
         tokio::select! {
             biased;

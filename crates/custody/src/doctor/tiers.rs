@@ -26,19 +26,21 @@ pub(crate) fn pidfs() -> Result<(), String> {
 /// Checks whether the kernel has pidfds; if not, returns the reason. Without pidfds no worker is started: between the
 /// check of a recorded process and the signal to it, its pid could be reused by an unrelated process.
 pub(crate) fn pidfds() -> Result<(), String> {
-    let refuse = |call: &str, error: std::io::Error| {
-        format!(
-            "this kernel has no pidfds ({call}: {error}): snakepit cannot hold workers safely here, since a pid alone \
-             may be a stranger's by the time of a signal; run it on Linux 5.3 or newer, in gVisor on a release of \
-             2024 or newer, or with a seccomp profile that allows {call}"
-        )
-    };
     let own = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
-        .map_err(|errno| refuse("pidfd_open", errno.into()))?;
+        .map_err(|errno| no_pidfds("pidfd_open", &errno.into()))?;
     let nothing = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: integers and a null pointer, which the call allows. Signal 0 is only a check: no process receives it.
     let asked = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, own.as_raw_fd(), 0, nothing, 0) };
-    if asked < 0 { Err(refuse("pidfd_send_signal", std::io::Error::last_os_error())) } else { Ok(()) }
+    if asked < 0 { Err(no_pidfds("pidfd_send_signal", &std::io::Error::last_os_error())) } else { Ok(()) }
+}
+
+/// Returns what to do about a kernel that refuses a system call of pidfds.
+pub(crate) fn no_pidfds(call: &str, error: &std::io::Error) -> String {
+    format!(
+        "this kernel has no pidfds ({call}: {error}): snakepit cannot hold workers safely here, since a pid alone may be a \
+         stranger's by the time of a signal; run it on Linux 5.3 or newer, in gVisor on a release of 2024 or newer, or with \
+         a seccomp profile that allows {call}"
+    )
 }
 
 /// Checks whether a tier is available; if not, returns the reason.

@@ -26,7 +26,7 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// An argument, a variable or a path contains a NUL byte, which cannot be passed to a program.
-    #[error("{what} contains a NUL byte: {value:?}")]
+    #[error("{what} contains a NUL byte, which no program can be given: {value:?}")]
     NulByte {
         /// The part of the command.
         what: &'static str,
@@ -63,7 +63,7 @@ pub enum SpawnError {
     #[error("the command is too large: shorten its arguments or its environment, or pass the data in a file")]
     TooLarge,
     /// The system refuses a limit.
-    #[error("cannot set {what}")]
+    #[error("cannot set {what}: choose a value that this user may set")]
     Limit {
         /// The limit.
         what: &'static str,
@@ -79,7 +79,7 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// The system refused a step of the start.
-    #[error("cannot start a process: {step} failed")]
+    #[error("cannot start a process: {step} failed (`snakepit doctor` shows the limits of this machine)")]
     Process {
         /// The step that failed.
         step: &'static str,

@@ -33,7 +33,7 @@ pub enum StopMode {
 
 /// The error for an unknown value of a script's option. Nothing was started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{value:?} is not a value of {option}: there are {allowed}")]
+#[error("{value:?} is not a value of {option}: the values are {allowed}")]
 pub struct ArgumentError {
     /// The option.
     pub option: &'static str,

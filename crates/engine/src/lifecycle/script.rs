@@ -47,16 +47,14 @@ pub enum ScriptError<E> {
     #[error(transparent)]
     Start(EngineError),
     /// The engine is running, but its pools did not become ready in time.
-    #[error(
-        "the pools of the script did not get ready in time: see the cause, or set a longer await_timeout"
-    )]
+    #[error("the pools of the script were not ready in time: see the cause, or set a longer await_timeout")]
     NotReady(#[source] CallError),
     /// The function failed.
     #[error("{0}")]
     Function(E),
 }
 
-/// A script: an engine, a function, and how the process ends. Created by [`script`].
+/// A script: an engine, a function, and how the process ends. Created by [`script`], which has an example.
 #[must_use = "a script does nothing until it is run"]
 pub struct Script {
     engine: Builder,

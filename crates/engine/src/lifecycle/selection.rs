@@ -137,7 +137,7 @@ mod tests {
         let error = "hault".parse::<ExitMode>().expect_err("no such mode");
         assert_eq!(
             error.to_string(),
-            r#""hault" is not a value of exit_mode: there are none, halt, stop and auto"#
+            r#""hault" is not a value of exit_mode: the values are none, halt, stop and auto"#
         );
     }
 

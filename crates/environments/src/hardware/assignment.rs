@@ -15,6 +15,13 @@ const NVIDIA_SMI_TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// The host may use the GPUs in `CUDA_VISIBLE_DEVICES` (or `HIP_VISIBLE_DEVICES`), or else all GPUs that are found.
 /// It is an error if there are none.
+///
+/// ```
+/// use snakepit::hardware::Gpus;
+/// use snakepit::python;
+///
+/// let pool = python("worker.py").gpus(Gpus::These(vec!["0".into(), "1".into()]));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Gpus {
@@ -29,6 +36,13 @@ pub enum Gpus {
 
 /// The number of threads that a worker's numeric libraries (BLAS, OpenMP) use, unless an environment variable sets
 /// it.
+///
+/// ```
+/// use snakepit::hardware::Threads;
+/// use snakepit::python;
+///
+/// let pool = python("worker.py").workers(4).threads(Threads::Each(2));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Threads {
@@ -71,7 +85,7 @@ pub enum GpuError {
     #[error("the pool's list of GPUs is empty: name some, or leave it out")]
     EmptyList,
     /// The pool's list names a GPU that does not exist.
-    #[error("there is no GPU {id} for this pool: there are {}{}", .known.join(", "), by_variable(*.variable))]
+    #[error("there is no GPU {id} for this pool: the GPUs are {}{}", .known.join(", "), by_variable(*.variable))]
     Unknown {
         /// The name in the list.
         id: String,

@@ -25,6 +25,17 @@ pub struct Sample {
 }
 
 /// The samples of an evaluation, in the order of their lines.
+///
+/// ```
+/// use snakepit::evals::Dataset;
+///
+/// let dataset = Dataset::parse(
+///     r#"{"id": "one", "input": {"a": 1, "b": 2}, "expected": 3}
+///        {"id": "two", "input": {"a": 2, "b": 2}, "expected": 4}"#,
+/// )?;
+/// assert_eq!(dataset.samples()[1].expected, 4);
+/// # Ok::<(), snakepit::evals::EvalError>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dataset {
     samples: Vec<Sample>,
@@ -135,7 +146,7 @@ mod tests {
             ("{\"id\": \"a\"}", "line 1 of the data set: it has no input"),
             ("{\"id\": [], \"input\": 1}", "line 1 of the data set: its id is neither text nor a number"),
             ("{\"id\": 1, \"input\": 1}\n\n{\"id\": \"1\", \"input\": 2}", "line 1 has the same id \"1\""),
-            ("{\"input\": ", "line 1 of the data set: EOF"),
+            ("{\"input\": ", "line 1 of the data set: it is not JSON: EOF"),
             ("\n", "no samples"),
             ("{\"input\": 1}\n{\"input\": [NaN]}", "line 2 of the data set: it holds NaN, which JSON"),
             ("{\"input\": -Infinity}", "line 1 of the data set: it holds -Infinity"),

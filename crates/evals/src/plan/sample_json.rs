@@ -22,7 +22,7 @@ pub(super) fn sample(line: usize, content: &str) -> Result<(Sample, bool), Strin
     let mut object: Map<String, Json> = match serde_json::from_str(content) {
         Ok(Json::Object(object)) => object,
         Ok(_) => return Err("it is not a JSON object".into()),
-        Err(error) => return Err(why_no_json(content).unwrap_or_else(|| error.to_string())),
+        Err(error) => return Err(why_no_json(content).unwrap_or_else(|| not_json(&error))),
     };
     if let Some(number) = bare_words(content).find(|word| is_too_large(word)) {
         return Err(format!(
@@ -41,6 +41,11 @@ pub(super) fn sample(line: usize, content: &str) -> Result<(Sample, bool), Strin
     let has_expected = expected.is_some();
     let sample = Sample { id, input, expected: expected.unwrap_or(Json::Null), rest: object };
     Ok((sample, has_expected))
+}
+
+/// Returns what the parser rejects. The sample is one line, so the parser's line number says nothing.
+fn not_json(error: &serde_json::Error) -> String {
+    format!("it is not JSON: {}", error.to_string().replace(" at line 1 column ", " at column "))
 }
 
 /// Returns the reason if the line contains a word that Python's `json.dumps` writes for a float that JSON cannot

@@ -28,6 +28,20 @@ const NO_REPLY_TO: &str = "NoReplyTo";
 /// Errors and timeouts of a sample are records, and are sent as replies, too. An error that says nothing about the
 /// sample (its pool is gone, for example) fails the request, and the policy decides whether the request is delivered
 /// again or given up. A request without `reply_to` is buried, because its result would be lost.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use snakepit::evals::{EvalLoop, Evaluator};
+/// use snakepit::loops::{RunOptions, Runnable};
+/// use snakepit::mailbox::MemoryMailbox;
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), Box<dyn std::error::Error>> {
+/// let samples = Arc::new(MemoryMailbox::new("samples"));
+/// let judge = EvalLoop::new("judge", samples, &pit, Evaluator::parse("exact")?).concurrency(4);
+/// judge.run(RunOptions::new()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct EvalLoop {
     inner: MainLoop,

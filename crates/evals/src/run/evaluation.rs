@@ -9,6 +9,20 @@ use crate::loops::failpoint::{LoopFailpoint, reach};
 use crate::{EvalError, EvalJournal, EvalPlan, EvalReport, Responder, Snakepit};
 
 /// An evaluation that asks directly, without mailboxes.
+///
+/// ```no_run
+/// use snakepit::evals::{Dataset, EvalJournal, EvalPlan, Evaluation, Evaluator, Experiment};
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::evals::EvalError> {
+/// let experiments = vec![Experiment::new("small", "answer"), Experiment::new("large", "answer_large")];
+/// let plan = EvalPlan::new(Dataset::read("data.jsonl")?, Evaluator::parse("exact")?, experiments)?;
+/// let mut journal = EvalJournal::create("data.eval.jsonl", &plan)?;
+/// let report = Evaluation::new(plan).concurrency(8).run(&pit, &mut journal, |_| {}).await?;
+/// for summary in &report.experiments {
+///     println!("{}: {:?} passed", summary.experiment.name, summary.pass_rate);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Evaluation {
     plan: Arc<EvalPlan>,

@@ -38,7 +38,7 @@ pub enum GroupError {
     #[error(transparent)]
     SignalHandling(#[from] CoordinatorError),
     /// The watchdog's thread cannot be started.
-    #[error("cannot start the thread of the watchdog")]
+    #[error("cannot start the watchdog's thread: is the limit of threads (ulimit -u) reached?")]
     Watchdog(#[source] std::io::Error),
 }
 

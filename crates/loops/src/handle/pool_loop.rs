@@ -24,6 +24,20 @@ const CALLS_PER_PLACE: usize = 2;
 /// While the pool has no worker, nothing is received, and received messages wait. A message that no worker has begun is
 /// not given up for lack of a worker, however long that takes, unless the policy [includes](DeadLetterPolicy::include)
 /// the error by its name.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use snakepit::loops::{PoolLoop, PoolLoopOptions, RunOptions, Runnable};
+/// use snakepit::mailbox::SqliteMailbox;
+/// use snakepit::{Snakepit, python};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let pit = Snakepit::builder().pool(python("worker.py")).start().await?;
+/// let orders = Arc::new(SqliteMailbox::open_named("mail.db", "orders")?);
+/// PoolLoop::new(&pit, orders, &PoolLoopOptions::new("handle_order"))?.run(RunOptions::new()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct PoolLoop {
     inner: MessageLoop,

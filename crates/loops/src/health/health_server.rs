@@ -32,6 +32,20 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The server of a group's probes. It closes its socket when it is stopped or dropped.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use snakepit::loops::{HealthServer, LoopGroup, RunOptions};
+///
+/// # async fn example(group: LoopGroup) -> Result<(), Box<dyn std::error::Error>> {
+/// let group = Arc::new(group);
+/// let server = HealthServer::start(Arc::clone(&group), 8080).await?;
+/// println!("curl http://{}/readyz", server.address());
+/// group.run(RunOptions::new()).await?;
+/// server.stop().await;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "probes are answered until this is dropped"]
 pub struct HealthServer {

@@ -38,6 +38,17 @@ use super::{
 
 /// A mailbox in memory. Clones refer to the same mailbox. The mailboxes of one [`MemoryMailboxes`] find each other by
 /// name.
+///
+/// ```
+/// use snakepit::mailbox::{Mailbox, MemoryMailbox, SendOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let orders = MemoryMailbox::new("orders");
+/// let same = orders.clone();
+/// orders.send(b"one coffee".to_vec(), SendOptions::new()).await?;
+/// assert_eq!(same.count().await?.visible, 1);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct MemoryMailbox {
     queue: Arc<MemoryQueue>,

@@ -74,7 +74,7 @@ pub(crate) fn explain(path: &Path, error: rusqlite::Error) -> MailboxError {
              (`ulimit -f`); the next operation opens the file again"
         ),
         Some(ErrorCode::TooBig) => format!("the body is larger than {file} can keep: 1 GB at most"),
-        _ => format!("{file} failed"),
+        _ => format!("SQLite cannot use {file}"),
     };
     MailboxError::backend_caused(reason, error)
 }

@@ -8,7 +8,7 @@
 //! time it is, and `error` what SQLite's errors mean.
 
 mod clock;
-mod error;
+pub(crate) mod error;
 mod operation;
 mod options;
 mod storage;
@@ -42,6 +42,16 @@ pub const DEFAULT_QUEUE: &str = "main";
 
 /// A mailbox in a SQLite file. [`close`](Mailbox::close) closes it for all handles of this process, but for no other process;
 /// opening it again gives an open mailbox.
+///
+/// ```no_run
+/// use snakepit::mailbox::{Mailbox, MailboxError, SendOptions, SqliteMailbox};
+///
+/// # async fn example() -> Result<(), MailboxError> {
+/// let orders = SqliteMailbox::open_named("mail.db", "orders")?;
+/// orders.send(b"one coffee".to_vec(), SendOptions::new()).await?;
+/// // The message is on disk now. Any process that opens the file can receive it.
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct SqliteMailbox {
     queue: Arc<str>,

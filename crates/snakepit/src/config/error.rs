@@ -53,7 +53,7 @@ impl ConfigError {
         let cause = error.inner();
         let problem = match unknown(cause.message()) {
             Some((key, known)) => unknown_key(&error.path().to_string(), key, &known),
-            None => format!("{}: {}", error.path(), one_line(cause.message())),
+            None => format!("{}: {}", error.path(), in_words(&one_line(cause.message()))),
         };
         Self::Invalid { path: path.to_owned(), line: line(text, cause), problem }
     }
@@ -95,6 +95,23 @@ fn line(text: &str, error: &toml::de::Error) -> Option<usize> {
 
 fn one_line(message: &str) -> String {
     message.lines().collect::<Vec<_>>().join(", ")
+}
+
+/// Replaces the Rust type that serde expects by words.
+fn in_words(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let expected = match expected {
+        "usize" | "u8" | "u16" | "u32" | "u64" => "a whole number, 0 or above",
+        "a nonzero usize" => "a whole number above 0",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a string" => "a text in quotes",
+        "a sequence" => "a list, such as [\"a\", \"b\"]",
+        "a map" => "a table",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
 
 /// Returns the unknown key and the known ones if serde's message is about them, as in "unknown field `a`, expected one

@@ -139,7 +139,11 @@ async fn inside_one_gpu_each() {
     let home = tempfile::tempdir().expect("a directory");
     let hidden = snakepit::python(teller()).gpus(Gpus::These(vec!["0".into()]));
     let refused = Snakepit::builder().pool(hidden).custody(config(&home)).start().await.expect_err("hidden");
-    assert!(chain(&refused).contains("there are 4, GPU-5a (by CUDA_VISIBLE_DEVICES)"), "{}", chain(&refused));
+    assert!(
+        chain(&refused).contains("the GPUs are 4, GPU-5a (by CUDA_VISIBLE_DEVICES)"),
+        "{}",
+        chain(&refused)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -213,7 +213,7 @@ async fn a_malformed_traceparent_is_refused_with_an_error_that_names_it() {
     assert!(matches!(error, CallError::Trace { .. }), "{error:?}");
     assert_eq!(
         chain(&error),
-        "where is not called with a trace context that is none: \"00-abc-def-01\" is not a traceparent: \
+        "where was not called, because its trace context is invalid: \"00-abc-def-01\" is not a traceparent: \
          it is too short; it looks like 00-<32 hex digits>-<16 hex digits>-01"
     );
     let call = pit.call::<String>("where", args! {}).traceparent(PARENT).tracestate("nonsense");

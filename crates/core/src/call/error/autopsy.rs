@@ -37,6 +37,22 @@ impl fmt::Display for OomVerdict {
 }
 
 /// What is known about a worker's death.
+///
+/// ```no_run
+/// use snakepit::args;
+/// use snakepit::call::Verdict;
+///
+/// # async fn example(pit: snakepit::Snakepit) {
+/// if let Err(error) = pit.call::<()>("train", args! { rows: 1_000_000_000 }).await
+///     && let Some(autopsy) = error.autopsy()
+/// {
+///     println!("{autopsy}");
+///     if autopsy.oom == Verdict::Yes {
+///         println!("it had {:?} bytes of memory", autopsy.rss);
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Autopsy {
@@ -70,7 +86,8 @@ impl fmt::Display for Autopsy {
         if let Some(pid) = self.pid {
             write!(f, " (pid {pid})")?;
         }
-        write!(f, " {} after {} calls", self.ending(), self.calls)?;
+        let calls = if self.calls == 1 { "call" } else { "calls" };
+        write!(f, " {} after {} {calls}", self.ending(), self.calls)?;
         if let Some(rss) = self.rss {
             write!(f, ", at most {} MiB resident", rss >> 20)?;
         }
@@ -130,9 +147,9 @@ impl Autopsy {
             return "";
         }
         match self.oom {
-            OomVerdict::Yes => ", by which the kernel ended it for want of memory,",
-            OomVerdict::No => " (not for want of memory)",
-            OomVerdict::Unknown => " (whether for want of memory is unknown)",
+            OomVerdict::Yes => " (the kernel killed it because memory ran out)",
+            OomVerdict::No => " (memory had not run out)",
+            OomVerdict::Unknown => " (whether memory ran out is unknown)",
         }
     }
 }
@@ -260,13 +277,13 @@ mod tests {
         };
         assert_eq!(
             autopsy.to_string(),
-            "worker w1 died of SIGKILL, by which the kernel ended it for want of memory, after 2 calls, at most 30 MiB \
+            "worker w1 died of SIGKILL (the kernel killed it because memory ran out) after 2 calls, at most 30 MiB \
              resident; its last lines:\n  a last word\nits stack:\n  Current thread 0x1 (most recent call first):\n    \
              File \"a.py\", line 1 in f"
         );
-        let no = "worker w1 died of SIGKILL (not for want of memory) after 2 calls, at most 30 MiB resident";
+        let no = "worker w1 died of SIGKILL (memory had not run out) after 2 calls, at most 30 MiB resident";
         assert_eq!(killed(OomVerdict::No).to_string(), no);
-        assert!(killed(OomVerdict::Unknown).to_string().contains("(whether for want of memory is unknown)"));
+        assert!(killed(OomVerdict::Unknown).to_string().contains("(whether memory ran out is unknown)"));
     }
 
     #[test]

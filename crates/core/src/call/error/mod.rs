@@ -16,6 +16,20 @@ pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
 
 /// Why a call failed.
+///
+/// ```no_run
+/// use snakepit::{CallError, args};
+///
+/// # async fn example(pit: snakepit::Snakepit) {
+/// match pit.call::<i64>("divide", args! { a: 1, b: 0 }).await {
+///     Ok(quotient) => println!("{quotient}"),
+///     Err(CallError::Remote(error)) => eprintln!("{error}\n{}", error.traceback.as_deref().unwrap_or_default()),
+///     Err(CallError::WorkerDied { autopsy, .. }) => eprintln!("{autopsy}"),
+///     Err(error) if error.is_retryable() => eprintln!("later, after {:?}: {error}", error.retry_after()),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
@@ -61,7 +75,7 @@ pub enum CallError {
     },
     /// No worker was free in time.
     #[error(
-        "pool {pool}: no worker was free for {command} within {after:?}, {depth} other calls wait: add workers, or raise queue_timeout{}",
+        "pool {pool}: no worker was free for {command} within {after:?}, and {depth} other calls wait: add workers, or raise queue_timeout{}",
         shown_degraded(.degraded.as_deref())
     )]
     QueueTimeout {
@@ -78,7 +92,7 @@ pub enum CallError {
     },
     /// Too many calls wait already.
     #[error(
-        "pool {pool} is saturated: {depth} calls wait, and no more are taken: call less, add workers, or raise queue_limit{}",
+        "pool {pool} is saturated: {depth} calls wait, and no more are accepted: make fewer calls at a time, add workers, or raise queue_limit{}",
         shown_degraded(.degraded.as_deref())
     )]
     Saturated {
@@ -91,7 +105,8 @@ pub enum CallError {
     },
     /// The session's worker is busy, and the pool's affinity is `strict_fail_fast`.
     #[error(
-        "session {session}: its worker {worker} is busy, and strict_fail_fast lets no other one serve it"
+        "session {session}: its worker {worker} is busy, and strict_fail_fast neither waits nor uses another worker: try \
+         again later, or set the affinity to strict_queue"
     )]
     SessionBusy {
         /// The session.
@@ -101,7 +116,8 @@ pub enum CallError {
     },
     /// The session's worker is gone, and the pool's `lost_sessions` is `fail`.
     #[error(
-        "session {session} has lost its worker {worker}, and what it had there: end it with end_session, and begin anew"
+        "session {session} has lost its worker {worker} and the state that it had there: end it with end_session, and start a \
+         new one"
     )]
     SessionLost {
         /// The session.
@@ -110,7 +126,7 @@ pub enum CallError {
         worker: String,
     },
     /// The pool has too many sessions.
-    #[error("pool {pool} has {limit} sessions, and no more are taken: end some, or raise max_sessions")]
+    #[error("pool {pool} has {limit} sessions, and no more are accepted: end some, or raise max_sessions")]
     TooManySessions {
         /// The pool.
         pool: String,
@@ -118,7 +134,10 @@ pub enum CallError {
         limit: usize,
     },
     /// Too many calls wait for one another.
-    #[error("refused, because {depth} calls wait for one another: {cycle}")]
+    #[error(
+        "the call was refused, because {depth} calls already wait for one another: {cycle}; let a tool return before it calls \
+         again"
+    )]
     Cycle {
         /// The number of calls.
         depth: usize,
@@ -126,7 +145,7 @@ pub enum CallError {
         cycle: String,
     },
     /// No pool has this name.
-    #[error("there is no pool {name}; there is {known}")]
+    #[error("there is no pool {name}; the pools are {known}")]
     NoSuchPool {
         /// The name that was asked for.
         name: String,
@@ -145,7 +164,7 @@ pub enum CallError {
     },
     /// Workers keep dying of this call.
     #[error(
-        "{command} with these arguments is refused, because {} workers died of it: mend it, or release {fingerprint}{}",
+        "{command} with these arguments is refused, because {} workers died of it: correct the call, or release its fingerprint {fingerprint}{}",
         .autopsies.len(), listed(.autopsies)
     )]
     Quarantined {
@@ -158,7 +177,7 @@ pub enum CallError {
     },
     /// Too many of the last calls lost their worker or ran out of time.
     #[error(
-        "pool {pool}: {} refused, because too many of the last ones lost their workers or their time: try again in {retry_in:?}",
+        "pool {pool}: {} refused, because too many recent ones lost their workers or timed out: try again in {retry_in:?}",
         shown_scope(.command.as_deref())
     )]
     CircuitOpen {
@@ -179,7 +198,7 @@ pub enum CallError {
         source: ValueError,
     },
     /// The trace context of the call is invalid.
-    #[error("{command} is not called with a trace context that is none")]
+    #[error("{command} was not called, because its trace context is invalid")]
     Trace {
         /// The command.
         command: String,
@@ -188,7 +207,7 @@ pub enum CallError {
         source: TraceError,
     },
     /// The result is not what the caller expects.
-    #[error("the result of {command} is not what was expected")]
+    #[error("the result of {command} does not have the expected type")]
     Result {
         /// The command.
         command: String,
@@ -356,13 +375,13 @@ pub(crate) enum ErrorClass {
 }
 
 /// What an error adds about a pool whose workers keep failing.
-const DEGRADED: &str = ", and is degraded, for they fail again and again";
+const DEGRADED: &str = " and is degraded, because its workers fail again and again";
 
 /// Shows the first line of the reason why a pool is degraded. Further lines may be output of a worker.
 fn shown_degraded(reason: Option<&str>) -> String {
     reason.map_or_else(String::new, |reason| {
         let first = reason.lines().next().unwrap_or_default();
-        format!("; the pool is degraded, for its workers fail again and again ({first})")
+        format!("; the pool is degraded, because its workers fail again and again ({first})")
     })
 }
 

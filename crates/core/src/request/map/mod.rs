@@ -32,6 +32,18 @@ const CHUNK_BYTES: usize = 256 * 1024;
 type Inputs = Box<dyn Iterator<Item = Result<Encoded, ValueError>> + Send>;
 
 /// A map that is about to begin. See `Snakepit::map`.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use futures_util::TryStreamExt;
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+/// let texts = ["one", "two", "three"];
+/// let lengths = pit.map::<usize, _>("length", texts).chunk(100).timeout(Duration::from_secs(10));
+/// let lengths: Vec<usize> = lengths.in_order()?.try_collect().await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a map begins with in_order() or as_they_come()"]
 pub struct MapBuilder<T> {
     options: CallOptions,
@@ -72,10 +84,35 @@ impl<T: DeserializeOwned + Send + 'static> MapBuilder<T> {
 }
 
 /// The outcomes of a map, in the order of its inputs.
+///
+/// ```no_run
+/// use futures_util::StreamExt;
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+/// let mut squares = pit.map::<i64, _>("square", 0..1000).in_order()?;
+/// while let Some(square) = squares.next().await {
+///     match square {
+///         Ok(square) => println!("{square}"),
+///         Err(error) => eprintln!("{error}"),
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[must_use = "a map does nothing unless it is read"]
 pub struct MapInOrder<T>(Work<T>);
 
 /// The outcomes of a map as they come, each with the number of its input.
+///
+/// ```no_run
+/// use futures_util::StreamExt;
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+/// let mut squares = pit.map::<i64, _>("square", 0..1000).as_they_come()?;
+/// while let Some((input, square)) = squares.next().await {
+///     println!("the square of {input} is {}", square?);
+/// }
+/// # Ok(()) }
+/// ```
 #[must_use = "a map does nothing unless it is read"]
 pub struct MapAsTheyCome<T>(Work<T>);
 

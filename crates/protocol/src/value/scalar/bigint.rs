@@ -34,13 +34,13 @@ pub enum ParseBigIntError {
     #[error("not a decimal integer")]
     NotDecimal,
     /// The number has so many digits that parsing it would take too long.
-    #[error("an integer of more than {MAX_DIGITS} digits; build it from its bytes instead")]
+    #[error("the integer has more than {MAX_DIGITS} digits: build it from its bytes instead")]
     TooLong,
 }
 
 /// The integer does not fit in the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the integer does not fit")]
+#[error("the integer does not fit into the type: use a larger one, or BigInt")]
 pub struct DoesNotFit;
 
 impl BigInt {

@@ -38,13 +38,13 @@ pub struct NaiveDateTime {
 #[non_exhaustive]
 pub enum TimeError {
     /// The offset from UTC is a day or more.
-    #[error("an offset of {0} seconds from UTC; it must be less than a day")]
+    #[error("the offset of {0} seconds from UTC must be less than a day")]
     Offset(i32),
     /// The instant is too far from 1970 for 64 bits of microseconds.
-    #[error("a time too far from 1970")]
+    #[error("the time is too far from 1970: microseconds since then must fit into 64 bits")]
     Range,
     /// The nanoseconds amount to a second or more.
-    #[error("a time with {0} nanoseconds in its second")]
+    #[error("the time has {0} nanoseconds in its second, and must have less than 1000000000")]
     Nanoseconds(u32),
     /// The text is not a date-time.
     #[error("not a date-time in the form 2024-02-29T12:34:56.789012{0}")]

@@ -79,7 +79,7 @@ async fn a_reload_that_fails_half_way_leaves_all_workers_as_they_were() {
     let error = soon("the reload", pool.reload()).await.expect_err("the second one does not start");
     assert!(matches!(error, ReloadError::Aborted { .. }), "{error}");
     assert!(error.to_string().contains("the port is taken"), "{error}");
-    assert!(error.to_string().contains("all its workers stay as they were"), "{error}");
+    assert!(error.to_string().contains("its old workers go on"), "{error}");
     assert_eq!(names(&pool), before);
     assert_eq!(generations(&pit, &pool, 3).await, BTreeSet::from([1]));
     for _ in 0..12 {

@@ -82,7 +82,7 @@ async fn errors_of_tools_and_nested_calls_name_their_causes_and_no_types_of_rust
         ("text", vec!["the disk is full"]),
         ("boxed", vec!["the settings cannot be read", "invalid digit"]),
         ("nested", vec!["ValueError", "no such row"]),
-        ("unfit", vec!["the result of inner is not what was expected", "found a string"]),
+        ("unfit", vec!["the result of inner does not have the expected type", "found a string"]),
     ] {
         let asked = pit.call::<Value>("ask", args! { tool: tool, args: args! {} });
         let error = soon(tool, asked).await.expect_err("it fails");

@@ -1,0 +1,43 @@
+//! The texts of all errors of loops and groups.
+
+use std::io;
+
+use snakepit_error_texts::{ErrorTexts, every_variant};
+
+use crate::lifecycle::CoordinatorError;
+use crate::mailbox::MailboxError;
+use crate::{GroupError, LoopError};
+
+fn panicked() -> LoopError {
+    LoopError::Panicked { name: "numbers".into(), reason: "index out of bounds: the len is 0".into() }
+}
+
+#[test]
+fn every_error_says_the_thing_the_place_and_the_way_out() {
+    let mut texts = ErrorTexts::new();
+    errors_of_loops_and_groups(&mut texts);
+    insta::assert_snapshot!(texts);
+}
+
+fn errors_of_loops_and_groups(texts: &mut ErrorTexts) {
+    let no_thread = || io::Error::from_raw_os_error(11);
+    every_variant!(texts, LoopError {
+        RunsAlready => [LoopError::RunsAlready("numbers".into())],
+        Options => [LoopError::Options(MailboxError::OutOfRange {
+            option: "wait",
+            value: "60s".into(),
+            range: "between 0s and 20s".into(),
+        })],
+        Panicked => [panicked()],
+        Failed => [LoopError::Failed {
+            name: "numbers".into(),
+            reason: "pool numbers has no command adds; did you mean add?".into(),
+        }],
+    });
+    every_variant!(texts, GroupError {
+        Crashed => [GroupError::Crashed { name: "numbers".into(), source: panicked() }],
+        Run => [GroupError::Run(LoopError::RunsAlready("numbers".into()))],
+        SignalHandling => [GroupError::SignalHandling(CoordinatorError::Thread(no_thread()))],
+        Watchdog => [GroupError::Watchdog(no_thread())],
+    });
+}
