@@ -27,8 +27,8 @@ use futures_util::stream::BoxStream;
 use tokio::task::AbortHandle;
 
 use super::{
-    Adapter, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Spawner, StartError,
-    Starts, Streamed,
+    Adapter, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, ProtocolFault, Reason, Spawner,
+    StartError, Starts, Streamed,
 };
 use crate::call::{Call, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::transport::Closed;
@@ -221,7 +221,7 @@ impl MockWorker {
     /// Ends the worker as if its process had died. Its calls stay held until the end of the worker is known.
     fn crash(&self, why: &str) {
         self.held().close();
-        self.crash.close(why);
+        self.crash.close(why.into());
     }
 }
 
@@ -278,8 +278,8 @@ impl Handle for MockWorker {
         self.held().grant(call.get(), more);
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.crash.reason().await.to_string() }.boxed()
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
+        async { self.crash.reason().await }.boxed()
     }
 
     fn terminate(&self, _reason: Reason) -> BoxFuture<'_, ()> {

@@ -15,6 +15,7 @@ pub use snakepit_adapters::python::{self, PythonWorker};
 #[cfg(feature = "stdio")]
 pub use snakepit_adapters::stdio;
 pub use snakepit_core::adapter::{
-    Adapter, AtEnd, AtWork, Awaited, Batching, Begun, CallStage, CancelStage, Credit, EndedCalls, Handle,
-    HeldCall, HeldCalls, Introduction, Reason, Spawner, StartError, Starts, Streamed,
+    Adapter, AtEnd, AtWork, Awaited, BadHeader, Batching, Begun, CallStage, CancelStage, Credit, CreditUnit,
+    EndedCalls, FrameKind, Handle, HeldCall, HeldCalls, Introduction, ProtocolFault, Reason, Spawner,
+    StartError, Starts, Streamed, WorkerChannel,
 };

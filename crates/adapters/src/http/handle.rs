@@ -20,7 +20,9 @@ use super::place::Reserved;
 use super::request::{Prepared, Requests};
 use crate::OnDrop;
 use crate::adapter::patience::{DEATH_AFTER_BREAK, LAST_ANSWERS};
-use crate::adapter::{AtWork, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Starts};
+use crate::adapter::{
+    AtWork, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, ProtocolFault, Reason, Starts,
+};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::custody;
 use crate::json::Integers;
@@ -272,7 +274,7 @@ impl HttpHandle {
                 held.not_sent(id);
                 held.close();
                 drop(held);
-                self.closed.close(&format!("it does not listen where it said: {why}"));
+                self.closed.close(ProtocolFault::unreachable(why));
             }
             SendError::NoConnection(why) => {
                 let message = format!("no connection to the worker can be opened: {why}");
@@ -398,8 +400,8 @@ impl Handle for HttpHandle {
         self.held().at_work()
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.closed.reason().await.to_string() }.boxed()
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
+        async { self.closed.reason().await }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {

@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::OnDrop;
 use crate::adapter::patience::LAST_ANSWERS;
-use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Starts};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, Starts};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::pids::own_number;
@@ -110,8 +110,8 @@ impl Handle for SocketHandle {
         if self.introduction.tells_what_it_started { self.connection.not_begun() } else { Vec::new() }
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.connection.closed().await.to_string() }.boxed()
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
+        async { self.connection.closed().await }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {

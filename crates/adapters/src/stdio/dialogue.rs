@@ -11,7 +11,9 @@ use tokio::sync::{Notify, mpsc};
 
 use super::reader;
 use super::stdin::Stdin;
-use crate::adapter::{AtWork, Begun, HeldCall, HeldCalls, Introduction, Starts};
+use crate::adapter::{
+    AtWork, Begun, HeldCall, HeldCalls, Introduction, ProtocolFault, Starts, WorkerChannel,
+};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::json::{self, Integers};
 use crate::lines::LineReader;
@@ -80,13 +82,13 @@ impl Dialogue {
         let writer = tokio::spawn(async move {
             match writing.write_all(&stdin, to_write).await {
                 Ok(()) => drop(writing.stdin().take()),
-                Err(error) => writing.close(&format!("its standard input broke: {error}")),
+                Err(error) => writing.close(ProtocolFault::broke(WorkerChannel::StandardInput, error)),
             }
         });
         let writer = writer.abort_handle();
         tokio::spawn(async move {
-            let reason = reader::read(&reading, &mut lines).await;
-            reading.close(&reason);
+            let fault = reader::read(&reading, &mut lines).await;
+            reading.close(fault);
             // Closing the streams of a faulty worker at once would end the worker, and hide the fault.
             reading.given_up().await;
             writer.abort();
@@ -209,7 +211,7 @@ impl Dialogue {
     }
 
     /// Takes a call whose answer has arrived. It is an error of the worker to answer a call that it cannot have read.
-    pub(super) fn take(&self, call: u64) -> Result<Option<(HeldCall<LineEnd>, Duration)>, String> {
+    pub(super) fn take(&self, call: u64) -> Result<Option<(HeldCall<LineEnd>, Duration)>, ProtocolFault> {
         let mut state = self.state();
         state.calls.check_sent(call)?;
         let held = state.calls.take(call);
@@ -220,13 +222,13 @@ impl Dialogue {
     }
 
     /// Stops sending calls, and records the reason.
-    fn close(&self, reason: &str) {
+    fn close(&self, fault: ProtocolFault) {
         self.state().calls.close();
-        self.closed.close(reason);
+        self.closed.close(fault);
     }
 
     /// Waits until the streams can no longer be used. Returns the reason.
-    pub(super) async fn closed(&self) -> Arc<str> {
+    pub(super) async fn closed(&self) -> ProtocolFault {
         self.closed.reason().await
     }
 

@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use super::dialogue::Dialogue;
 use crate::OnDrop;
 use crate::adapter::patience::LAST_ANSWERS;
-use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Starts};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, Starts};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::value::Encoded;
@@ -65,8 +65,8 @@ impl Handle for StdioHandle {
         self.dialogue.not_begun()
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.dialogue.closed().await.to_string() }.boxed()
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
+        async { self.dialogue.closed().await }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {

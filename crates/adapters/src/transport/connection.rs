@@ -18,7 +18,7 @@ use super::hello::Hello;
 use super::reader::{self, ReadyOutcome};
 use super::slate::Slate;
 use crate::adapter::host_tools::HostTools;
-use crate::adapter::{AtEnd, AtWork, Begun, HeldCall, HeldCalls, Starts};
+use crate::adapter::{AtEnd, AtWork, Begun, HeldCall, HeldCalls, ProtocolFault, Starts};
 use crate::call::{Call, CallError, CallId, Input, Portion};
 use crate::telemetry::{Event, TraceContext};
 use crate::value::{Encoded, ValueBuilder, ValueError, write};
@@ -131,9 +131,9 @@ impl Connection {
         let writer = tokio::spawn(Arc::clone(self).write_what_is_left()).abort_handle();
         let connection = Arc::clone(self);
         tokio::spawn(async move {
-            let reason = reader::read(&connection, reader).await;
+            let fault = reader::read(&connection, reader).await;
             writer.abort();
-            connection.close(&reason);
+            connection.close(fault);
         });
     }
 
@@ -311,13 +311,13 @@ impl Connection {
     }
 
     /// Stops sending calls, and records the reason.
-    fn close(&self, reason: &str) {
+    fn close(&self, fault: ProtocolFault) {
         self.state().calls.close();
-        self.closed.close(reason);
+        self.closed.close(fault);
     }
 
     /// Waits until the connection can no longer be used. Returns the reason.
-    pub(crate) async fn closed(&self) -> Arc<str> {
+    pub(crate) async fn closed(&self) -> ProtocolFault {
         self.closed.reason().await
     }
 

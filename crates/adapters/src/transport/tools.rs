@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use super::connection::{Connection, ConnectionState};
 use super::frame::FrameKind;
 use super::reader::HostCall;
+use crate::adapter::ProtocolFault;
 use crate::adapter::host_tools::{
     MOST_TOOL_CALLS, Then, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, encode,
 };
@@ -24,14 +25,14 @@ pub(super) fn host_call(
     call: u64,
     asked: HostCall,
     bytes: usize,
-) -> Result<(), String> {
+) -> Result<(), ProtocolFault> {
     let HostCall { id, tool, args, options } = asked;
     let admission = state.tools.admit(id, bytes, connection.max_frame)?;
     let Some(held) = state.calls.get(call) else { return Ok(()) };
     if let ToolAdmission::Refused(reason) = admission {
         state.refusals += 1;
         if state.refusals > MOST_REFUSALS {
-            return Err("it asks for tools without end, and does not read the answers".into());
+            return Err(ProtocolFault::UnreadRefusals);
         }
         if let Some(((kind, payload), ..)) = encode(&**connection, id, &ToolReply::Error(reason)) {
             state.outbox.value_frame(kind, call, &payload);

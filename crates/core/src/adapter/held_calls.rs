@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{AtEnd, AtWork, ByNumber, CallStage, Credit, Starts};
+use super::{AtEnd, AtWork, ByNumber, CallStage, Credit, ProtocolFault, Starts};
 use crate::call::{Call, CallId, Portion, RemoteError};
 use crate::value::Encoded;
 
@@ -314,9 +314,9 @@ impl<T> HeldCalls<T> {
     /// Checks that the worker may answer this call. The error is the fault of a worker that guesses the numbers of
     /// calls. Each of its answers would free a place for another call, and the output to the worker would grow without
     /// limit.
-    pub fn check_sent(&self, number: u64) -> Result<(), String> {
+    pub fn check_sent(&self, number: u64) -> Result<(), ProtocolFault> {
         match self.stage(number) {
-            Some(CallStage::Unsent) => Err(format!("it answered call {number} before it was sent")),
+            Some(CallStage::Unsent) => Err(ProtocolFault::UnsentAnswer { call: number }),
             Some(CallStage::Sent | CallStage::Started | CallStage::GivenUp) | None => Ok(()),
         }
     }

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use tokio::task::AbortHandle;
 
-use super::ByNumber;
-use super::Credit;
+use super::{ByNumber, Credit, ProtocolFault};
 use crate::call::{Portion, RemoteError, RemoteErrorKind};
 use crate::tool::ToolAnswer;
 use crate::value::{Encoded, ValueError};
@@ -123,13 +122,11 @@ pub struct HostTools {
 
 impl HostTools {
     /// Decides whether another tool call may begin. The error is the fault of the worker.
-    pub fn admit(&self, id: u64, bytes: usize, max_frame: usize) -> Result<ToolAdmission, String> {
+    pub fn admit(&self, id: u64, bytes: usize, max_frame: usize) -> Result<ToolAdmission, ProtocolFault> {
         if self.runs.contains_key(&id) {
             // The worker would take an error with this id for the answer to its first tool call, so the second one
             // alone cannot be refused.
-            return Err(format!(
-                "it asked for a tool with the id {id}, which it uses for another tool call under way"
-            ));
+            return Err(ProtocolFault::ToolIdInUse { id });
         }
         let most_bytes = max_frame.max(MOST_BYTES);
         let reason = if self.runs.len() >= MOST_TOOL_CALLS {

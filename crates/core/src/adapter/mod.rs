@@ -11,6 +11,7 @@ mod credit;
 mod held_calls;
 pub mod host_tools;
 pub mod patience;
+mod protocol_fault;
 mod spawner;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -26,6 +27,7 @@ pub use by_number::ByNumber;
 pub use call_stage::{AtEnd, CallStage, Starts};
 pub use credit::Credit;
 pub use held_calls::{Begun, EndedCalls, HeldCall, HeldCalls, Streamed};
+pub use protocol_fault::{BadHeader, CreditUnit, FrameKind, ProtocolFault, WorkerChannel};
 pub use spawner::{Awaited, Spawner, StartError};
 
 use tokio::time::Instant;
@@ -111,7 +113,7 @@ pub trait Handle: Send + Sync + 'static {
 
     /// Completes with the reason when the worker can no longer be called. The end of its process need not be reported
     /// here.
-    fn broken(&self) -> BoxFuture<'_, String> {
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
         Box::pin(future::pending())
     }
 
@@ -192,7 +194,7 @@ pub enum Reason {
     /// Its process has ended.
     Died,
     /// It can no longer be called.
-    Broken(String),
+    Broken(ProtocolFault),
     /// It did not give up a call that was cancelled.
     Stubborn(CallId),
     /// It has a call, and has shown no sign of life for this time.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use super::ProtocolFault;
 use crate::RemoteError;
 use crate::custody::{self, Command, ExitStatus, Run, WorkerId};
 use crate::environment::{EnvironmentError, HelperRunner};
@@ -76,7 +77,7 @@ pub enum StartError {
         /// The worker.
         worker: WorkerId,
         /// The violation.
-        fault: String,
+        fault: ProtocolFault,
         /// The last lines that the worker printed.
         output: Vec<String>,
     },
@@ -406,19 +407,23 @@ impl Spawner {
     }
 
     /// Returns why a worker disconnected before it was ready.
-    pub async fn ended_early(&self, process: &custody::WorkerProcess, reason: &str) -> StartError {
+    pub async fn ended_early(
+        &self,
+        process: &custody::WorkerProcess,
+        fault: impl Into<ProtocolFault>,
+    ) -> StartError {
         let worker = self.worker.clone();
         match tokio::time::timeout(LAST_WORDS, process.exited()).await {
             Ok(exit) => {
                 let _ = tokio::time::timeout(LAST_WORDS, self.output.complete()).await;
                 StartError::Exited { worker, status: exit.status, output: self.last_lines() }
             }
-            Err(_) => self.fault(format!("{reason} before it was ready")),
+            Err(_) => self.fault(ProtocolFault::BeforeReady(Box::new(fault.into()))),
         }
     }
 
     /// Returns the error for a worker that violates the protocol.
-    pub fn fault(&self, fault: impl Into<String>) -> StartError {
+    pub fn fault(&self, fault: impl Into<ProtocolFault>) -> StartError {
         StartError::Protocol { worker: self.worker.clone(), fault: fault.into(), output: self.last_lines() }
     }
 

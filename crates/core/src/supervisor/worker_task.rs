@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Generation;
 use super::main_loop::WorkerReport;
-use crate::adapter::{Handle, Reason, Spawner, StartError};
+use crate::adapter::{Handle, ProtocolFault, Reason, Spawner, StartError};
 use crate::call::{CallError, RemoteErrorKind};
 use crate::causes::ignoring_panics;
 use crate::custody::{Run, WorkerId};
@@ -209,7 +209,7 @@ impl Unproven {
         let (reason, patience) = match error {
             // The worker is in the middle of a call whose result nobody needs any more.
             StartError::Stopped => (Reason::Stopped, Duration::ZERO),
-            error => (Reason::Broken(error.to_string()), GOODBYE),
+            error => (Reason::Broken(ProtocolFault::CheckFailed(error.to_string())), GOODBYE),
         };
         tokio::select! {
             biased;
@@ -222,9 +222,8 @@ impl Unproven {
 impl Drop for Unproven {
     fn drop(&mut self) {
         if !self.is_settled {
-            let why = "the runtime of its engine was dropped before it served";
             ignoring_panics(|| {
-                let _ = self.handle.terminate(Reason::Broken(why.into())).now_or_never();
+                let _ = self.handle.terminate(Reason::Broken(ProtocolFault::RuntimeDropped)).now_or_never();
             });
         }
     }
@@ -234,7 +233,7 @@ fn panicked(worker: &WorkerId, panic: &(dyn Any + Send)) -> StartError {
     let said = panic.downcast_ref::<&str>().copied();
     let said =
         said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it does not say why");
-    let fault = format!("its adapter panicked: {said}");
+    let fault = ProtocolFault::AdapterPanicked(said.into());
     StartError::Protocol { worker: worker.clone(), fault, output: Vec::new() }
 }
 

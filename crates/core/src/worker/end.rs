@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Autopsy, Verdict, Worker, WorkerOrder, has_ended, locked};
-use crate::adapter::Reason;
+use crate::adapter::{ProtocolFault, Reason};
 use crate::causes::ignoring_panics;
 use crate::custody::{self, ExitStatus};
 use crate::pool::AUTOPSY_PATIENCE;
@@ -138,13 +138,13 @@ struct AbandonedWorker(Option<Arc<Worker>>);
 impl Drop for AbandonedWorker {
     fn drop(&mut self) {
         let Some(worker) = self.0.take() else { return };
-        let why = "the runtime of its engine was dropped";
+        let why = ProtocolFault::RuntimeDropped;
         let seen = worker.first_look();
-        worker.set_autopsy(Arc::new(Autopsy { fault: Some(why.into()), oom: Verdict::No, ..seen }));
+        worker.set_autopsy(Arc::new(Autopsy { fault: Some(why.to_string()), oom: Verdict::No, ..seen }));
         // Polling the termination once and dropping it gives up the held calls. If it was begun before, that future has
         // been dropped by now, too.
         ignoring_panics(|| {
-            let _ = worker.terminate(Reason::Broken(why.into())).now_or_never();
+            let _ = worker.terminate(Reason::Broken(why)).now_or_never();
         });
     }
 }
@@ -263,7 +263,8 @@ async fn publish_autopsy(worker: &Worker, reason: &Reason, stack: Option<String>
     let fault = match reason {
         Reason::Died => None,
         Reason::Stopped => Some("its pool stopped before it had answered".into()),
-        Reason::Broken(why) | Reason::Replaced(why) => Some(why.clone()),
+        Reason::Broken(fault) => Some(fault.to_string()),
+        Reason::Replaced(why) => Some(why.clone()),
         Reason::Stubborn(call) => Some(format!("call {call} was cancelled and did not end")),
         Reason::Stuck(time) => Some(format!("it had a call and showed no sign of life for {time:?}")),
     };

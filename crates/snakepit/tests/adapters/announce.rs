@@ -88,7 +88,7 @@ async fn refused(program: &str) -> EngineError {
 
 async fn fault(program: &str) -> String {
     match refused(program).await {
-        EngineError::Start { source: StartError::Protocol { fault, .. }, .. } => fault,
+        EngineError::Start { source: StartError::Protocol { fault, .. }, .. } => fault.to_string(),
         error => panic!("{}", chain(&error)),
     }
 }
