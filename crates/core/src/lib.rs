@@ -27,8 +27,8 @@ use snakepit_telemetry::logging;
 pub use adapter::{Adapter, StartError};
 pub use call::Progress;
 pub use call::{
-    Autopsy, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, Portion, RemoteError, RemoteErrorKind,
-    Verdict,
+    Autopsy, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, NoWorkersReason, Portion, RemoteError,
+    RemoteErrorKind, Verdict,
 };
 pub use pool::{
     Affinity, CallAtWork, CancelGrace, CommandGrowth, LostSessions, Outcomes, Pool, PoolHealth, PoolOptions,

@@ -1,8 +1,8 @@
 //! Calls: their options, their answers, and the errors of those that fail.
 
 pub use snakepit_core::call::{
-    Autopsy, Batching, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, Portion, RemoteError,
-    RemoteErrorKind, Verdict,
+    Autopsy, Batching, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, NoWorkersReason, Portion,
+    RemoteError, RemoteErrorKind, Verdict,
 };
 pub use snakepit_core::{
     CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, Progress, StreamBuilder, ToolAnswer,

@@ -30,7 +30,7 @@ pub use credit::Portion;
 pub(crate) use error::ErrorClass;
 #[cfg(test)]
 pub(crate) use error::autopsy::crash;
-pub use error::{Autopsy, CallError, RemoteError, RemoteErrorKind, Verdict};
+pub use error::{Autopsy, CallError, NoWorkersReason, RemoteError, RemoteErrorKind, Verdict};
 pub use id::CallId;
 pub(crate) use input::Extras;
 pub use input::Input;

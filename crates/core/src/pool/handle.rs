@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::{CommandGrowth, Health, Outcomes, PoolDirectory, PoolInner, PoolOptions};
-use crate::call::CallError;
+use crate::call::{CallError, NoWorkersReason};
 use crate::queue::{CircuitTable, SessionInfo, Suspect};
 use crate::request::{CallBuilder, MapBuilder, StreamBuilder};
 use crate::supervisor::{ReloadError, Reloaded, SupervisorHandle, tell_of_session_end};
@@ -131,9 +131,11 @@ impl Pool {
             Ok(_) => Err(CallError::Stopped),
             Err(_) => {
                 let reason = match &*self.shared.health.borrow() {
-                    Health::Short { reason, .. } | Health::Degraded { reason, .. } => reason.to_string(),
+                    Health::Short { reason, .. } | Health::Degraded { reason, .. } => {
+                        NoWorkersReason::Failed(Arc::clone(reason))
+                    }
                     Health::Starting | Health::Ready(_) | Health::Empty | Health::Stopped => {
-                        format!("not all workers were ready within {timeout:?}")
+                        NoWorkersReason::NotReady { after: timeout }
                     }
                 };
                 let degraded = self.shared.degraded();

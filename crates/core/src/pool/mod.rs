@@ -35,7 +35,7 @@ pub use status::{
     WorkerStatus,
 };
 
-use crate::call::{CallError, Input, PoolCommand};
+use crate::call::{CallError, Input, NoWorkersReason, PoolCommand};
 use crate::logging::Logging;
 use crate::queue::Placement;
 use crate::queue::admission::Admission;
@@ -87,7 +87,7 @@ impl Health {
 }
 
 /// What is said of a pool that was told to have no workers.
-pub const EMPTY: &str = "it was scaled to 0 workers: call scale(n) to have some";
+pub(crate) const EMPTY: &str = "it was scaled to 0 workers: call scale(n) to have some";
 
 /// What callers, workers and the supervisor of a pool share.
 pub(crate) struct PoolInner {
@@ -208,11 +208,11 @@ impl PoolInner {
     }
 
     /// Answers all calls that wait: there is nobody to serve them, and nobody comes.
-    pub(crate) fn refuse_waiting(&self, reason: &str) {
+    pub(crate) fn refuse_waiting(&self, reason: &Arc<str>) {
         let waiting = self.scheduler().drain();
         let degraded = self.degraded();
         for call in waiting {
-            let (pool, reason) = (self.name.to_string(), reason.to_owned());
+            let (pool, reason) = (self.name.to_string(), NoWorkersReason::Failed(Arc::clone(reason)));
             call.fail(CallError::NoWorkers { pool, reason, degraded: degraded.clone() });
         }
     }

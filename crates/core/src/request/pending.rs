@@ -16,7 +16,7 @@ use super::timeout::TimedOutCall;
 use crate::call::PoolCommand;
 use crate::call::QueueKey;
 use crate::call::answer::{CallEnd, CallState, Progress};
-use crate::call::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
+use crate::call::{Call, CallError, CallId, Extras, Input, NoWorkersReason, Portion, RemoteError};
 use crate::pool::{self, AUTOPSY_PATIENCE, CallOutcome};
 use crate::queue::{AdmissionPermit, Location, Placement, QueueLimit};
 use crate::telemetry::TraceContext;
@@ -335,9 +335,9 @@ impl PendingCall {
         let degraded = self.pool.degraded();
         let reason = match &*self.pool.health.borrow() {
             pool::Health::Short { serving: 0, reason } | pool::Health::Degraded { serving: 0, reason } => {
-                Some(reason.to_string())
+                Some(NoWorkersReason::Failed(Arc::clone(reason)))
             }
-            pool::Health::Empty => Some(pool::EMPTY.to_owned()),
+            pool::Health::Empty => Some(NoWorkersReason::ScaledToZero),
             _ => None,
         };
         let error = match reason {

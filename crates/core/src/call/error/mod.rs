@@ -2,6 +2,7 @@
 
 pub(crate) mod autopsy;
 mod limits;
+mod no_workers;
 pub(crate) mod remote;
 
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use super::CallId;
 use crate::telemetry::TraceError;
 use crate::value::ValueError;
 pub use autopsy::{Autopsy, Verdict};
+pub use no_workers::NoWorkersReason;
 pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
 
@@ -136,8 +138,8 @@ pub enum CallError {
     NoWorkers {
         /// The pool.
         pool: String,
-        /// Why the last one could not be started.
-        reason: String,
+        /// Why.
+        reason: NoWorkersReason,
         /// Why the pool is degraded, if it is.
         degraded: Option<Arc<str>>,
     },
