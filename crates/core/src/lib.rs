@@ -31,10 +31,10 @@ pub use call::{
     RemoteErrorKind, Verdict,
 };
 pub use pool::{
-    Affinity, CallAtWork, CancelGrace, CommandGrowth, LostSessions, Outcomes, Pool, PoolHealth, PoolOptions,
-    PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerStatus,
+    Affinity, CallAtWork, CancelGrace, CommandGrowth, HealthAnswer, LostSessions, Outcomes, Pool, PoolHealth,
+    PoolOptions, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerPlace, WorkerStatus,
 };
-pub use queue::{CircuitScope, CircuitTable, SessionInfo, Suspect};
+pub use queue::{CircuitRow, CircuitScope, CircuitTable, SessionInfo, Suspect};
 pub use request::{CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, StreamBuilder};
 pub use snakepit_policy::{
     Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,
@@ -42,4 +42,4 @@ pub use snakepit_policy::{
 };
 pub use supervisor::{ReloadError, Reloaded, StopWindow};
 pub use tool::{ToolAnswer, ToolContext};
-pub use worker::OutputLine;
+pub use worker::{OutputLine, OutputStream, WorkerOutput};

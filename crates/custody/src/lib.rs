@@ -41,7 +41,7 @@ mod spawn;
 mod state;
 mod stop;
 
-pub use doctor::probe::{Probe, probe};
+pub use doctor::probe::{Probe, TierProbe, probe};
 pub use process::id::{InvalidId, Pgid, Pid, RunId, WorkerId};
 pub use process::machine::PidScopeError;
 pub use reap::life::RunLife;
@@ -51,7 +51,7 @@ pub use reap::report::{CleanupReport, Killed, LetBe, LetBeReason, ReapedRun};
 pub use run::config::{Config, Containment, LedgerSync, Session, Tier};
 pub use run::event::{CustodyEvent, CustodyEvents, listen};
 pub use run::handle::{OpenError, Run};
-pub use run::open_runs::{end_all, stop_all};
+pub use run::open_runs::{StoppedRun, end_all, stop_all};
 pub use run::startup;
 pub use serve::exit::{Exit, ExitStatus};
 pub use serve::worker_process::{SignalError, WorkerProcess};

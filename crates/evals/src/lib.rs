@@ -36,7 +36,9 @@ pub use error::EvalError;
 pub use judge::{Evaluator, EvaluatorFunction, IntoJudgement, Judgement};
 pub use plan::{Dataset, EvalPlan, Experiment, Sample};
 pub use record::{EvalJournal, JournalContents, SampleOutcome, SampleRecord, SampleStage, Tokens};
-pub use report::{EvalReport, ExperimentComparison, ExperimentSummary, Methods, OutcomeCounts, Unscored};
+pub use report::{
+    EvalReport, ExperimentComparison, ExperimentSummary, Methods, OutcomeCounts, Unscored, UnscoredKind,
+};
 pub use run::{EvalLoop, EvalProgress, EvalRequest, Evaluation, RemoteEvaluation};
 
 use snakepit_core::{CallError, RemoteErrorKind, causes, pool};

@@ -17,5 +17,5 @@ pub use snakepit_adapters::stdio;
 pub use snakepit_core::adapter::{
     Adapter, AtEnd, AtWork, Awaited, BadHeader, Batching, Begun, CallStage, CancelStage, Credit, CreditUnit,
     EndedCalls, FrameKind, Handle, HeldCall, HeldCalls, Introduction, ProtocolFault, Reason, Spawner,
-    StartError, Starts, Streamed, WorkerChannel,
+    StartError, Starts, Streamed, WorkerChannel, host_tools, is_reserved, patience,
 };

@@ -14,13 +14,13 @@ use super::messages::{
     from_worker, tool_answer,
 };
 use crate::adapter::host_tools::{
-    HostTools, Then, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, encode,
+    HostTools, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, ToolRunState, encode,
 };
 use crate::adapter::{ProtocolFault, WorkerChannel};
 use crate::call::Portion;
 use crate::transport::{beginning, log_text};
 use crate::value::{Encoded, ValueError};
-use crate::worker::Output;
+use crate::worker::{Output, OutputStream};
 
 /// The maximum length of a progress text. The rest is cut off.
 const PROGRESS: usize = 8 * 1024;
@@ -129,7 +129,7 @@ impl GrpcLink {
                 let fields = log.fields.map(|fields| fields.read(self.format.integers)).transpose();
                 let text = fields.and_then(|fields| log_text(&log.level, &log.text, fields.as_ref()));
                 let text = text.map_err(ProtocolFault::UnreadableLog)?;
-                self.output.text("log", &text);
+                self.output.text(OutputStream::Log, &text);
             }
             from_worker::Said::Ended(_) => {
                 self.tools().end_of(call);
@@ -164,7 +164,7 @@ impl GrpcLink {
         };
         let stream = asked.stream.map(|first| Portion { items: first.items, bytes: first.bytes });
         // The lock is held, so the run finds its own entry, however fast it is.
-        self.tools().start(self, ToolRequest { call, id, bytes, stream }, answer);
+        self.tools().start(self, ToolRequest::new(call, id, bytes).stream(stream), answer);
         if !self.calls.holds(call) {
             // The call was answered in between, and the code that ended its tools did not see this one.
             self.tools().end(id);
@@ -217,13 +217,19 @@ impl ToolLink for GrpcLink {
         drop(self.room(0).await);
     }
 
-    async fn deliver(&self, run: ToolRunId, answer: Self::Frame, bytes: usize, then: Then) -> Then {
+    async fn deliver(
+        &self,
+        run: ToolRunId,
+        answer: Self::Frame,
+        bytes: usize,
+        state: ToolRunState,
+    ) -> ToolRunState {
         let room = self.room(bytes).await;
         let mut tools = self.tools();
-        if !tools.may_send(run, then) {
-            return Then::IsOver;
+        if !tools.may_send(run, state) {
+            return ToolRunState::IsOver;
         }
         self.answer(run.call, run.id, answer, room);
-        then
+        state
     }
 }

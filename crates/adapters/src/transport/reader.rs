@@ -21,7 +21,7 @@ use crate::harmless;
 use crate::logging::somebody_says;
 use crate::telemetry::{self, TraceContext};
 use crate::value::{Encoded, ValueError, write};
-use crate::worker::Output;
+use crate::worker::{Output, OutputStream};
 
 /// The number of bytes to read at a time.
 const READ: usize = 64 * 1024;
@@ -388,7 +388,7 @@ fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming,
         FrameKind::Log => {
             let (level, text, fields): (String, String, Encoded) =
                 payload.decode_within(LITTLE).map_err(unreadable)?;
-            output.text("log", &log_text(&level, &text, Some(&fields)).map_err(unreadable)?);
+            output.text(OutputStream::Log, &log_text(&level, &text, Some(&fields)).map_err(unreadable)?);
             Incoming::Nothing
         }
         FrameKind::HostCall => {

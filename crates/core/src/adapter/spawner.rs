@@ -12,7 +12,7 @@ use crate::custody::{self, Command, ExitStatus, Run, WorkerId};
 use crate::environment::{EnvironmentError, HelperRunner};
 use crate::hardware::{GpuError, Variable, given};
 use crate::value::ValueError;
-use crate::worker::Output;
+use crate::worker::{Output, OutputStream};
 
 /// Why a worker did not start.
 #[derive(Debug, thiserror::Error)]
@@ -350,8 +350,8 @@ impl Spawner {
         let (err_reader, err_writer) = self.pipe()?;
         let command = command.stdin(custody::Stdio::Null).stdout(out_writer).stderr(err_writer);
         let process = self.launch(run, command).await?;
-        self.output.capture(out_reader, "stdout");
-        self.output.capture(err_reader, "stderr");
+        self.output.capture(out_reader, OutputStream::Stdout);
+        self.output.capture(err_reader, OutputStream::Stderr);
         Ok(process)
     }
 
@@ -367,7 +367,7 @@ impl Spawner {
         let (err_reader, err_writer) = self.pipe()?;
         let command = command.stdin(stdin).stdout(out_writer).stderr(err_writer);
         let process = self.launch(run, command).await?;
-        self.output.capture(err_reader, "stderr");
+        self.output.capture(err_reader, OutputStream::Stderr);
         Ok((process, out_reader))
     }
 

@@ -31,8 +31,8 @@ pub(crate) use outcomes::CallOutcome;
 pub use outcomes::Outcomes;
 pub use set::{FirstStart, PoolSet};
 pub use status::{
-    CallAtWork, CommandGrowth, PoolHealth, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness,
-    WorkerStatus,
+    CallAtWork, CommandGrowth, HealthAnswer, PoolHealth, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo,
+    WorkerLiveness, WorkerPlace, WorkerStatus,
 };
 
 use crate::call::{CallError, Input, NoWorkersReason, PoolCommand};

@@ -106,8 +106,8 @@ async fn lines_around_the_ready_line_are_logs() {
     assert_eq!(pit.pools()[0].commands(), ["who"]);
     let worker = pit.pools()[0].workers()[0].id.clone();
     let shown = || {
-        let (lines, _) = pit.pools()[0].output(&worker).expect("its output");
-        lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
+        let output = pit.pools()[0].output(&worker).expect("its output");
+        output.lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
     };
     until("all lines are read", || shown().len() == 4).await;
     let mut shown = shown();

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use snakepit::PoolOptions;
 use snakepit::evals::{
     Dataset, EvalError, EvalJournal, EvalLoop, EvalPlan, EvalReport, Evaluation, Evaluator, Experiment,
-    RemoteEvaluation, SampleOutcome, SampleStage,
+    RemoteEvaluation, SampleOutcome, SampleStage, UnscoredKind,
 };
 use snakepit::loops::{LoopGroup, LoopScope, RunOptions, Runnable, Watchdog};
 use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, MemoryMailbox, SendOptions, body};
@@ -78,9 +78,12 @@ async fn errors_and_timeouts_are_results_and_stand_in_the_report() {
     assert!(report.complete);
     assert_eq!(summary.pass_rate, Some(3.0 / 7.0));
     assert_eq!((summary.scores[0], summary.scores[9]), (1, 3));
-    let unscored: Vec<(&str, &str)> =
+    let unscored: Vec<(&str, UnscoredKind)> =
         summary.unscored.iter().map(|it| (it.sample.as_str(), it.kind)).collect();
-    assert_eq!(unscored, [("raise", "error"), ("hang", "timeout"), ("die", "error")]);
+    assert_eq!(
+        unscored,
+        [("raise", UnscoredKind::Error), ("hang", UnscoredKind::Timeout), ("die", UnscoredKind::Error)]
+    );
     assert_eq!(summary.unscored[0].message, "ValueError: cannot double that");
     assert_eq!(summary.unscored[1].message, "double did not answer within 2s");
     // The text names no particular worker: a report is the same, whichever worker died.
@@ -452,7 +455,7 @@ async fn a_reply_that_comes_twice_is_counted_once_and_one_that_never_comes_is_mi
     let counts = report.experiments[0].counts;
     assert_eq!((counts.passed, counts.timeouts, counts.missing), (1, 1, 1));
     assert!(!report.complete);
-    assert_eq!(report.experiments[0].unscored[1].kind, "missing");
+    assert_eq!(report.experiments[0].unscored[1].kind, UnscoredKind::Missing);
     // Only the sample without a result was sent, and it names the mailbox for the reply.
     let [request] = &requests.peek(10).await.expect("messages")[..] else { panic!("one request") };
     assert_eq!(request.reply_to.as_deref(), Some("results"));
