@@ -7,7 +7,7 @@ use crate::call::{Call, CallId, Input, RemoteError, RemoteErrorKind};
 use crate::json::{self, Integers};
 use crate::telemetry::TraceContext;
 use crate::transport::read_trace;
-use crate::value::{Encoded, ValueError};
+use crate::value::{Encoded, PayloadLayout, ValueError};
 
 mod compiled {
     #![expect(
@@ -55,7 +55,7 @@ impl Value {
     /// Decodes a value in the encoding that it names.
     pub(super) fn read(self, integers: Integers) -> Result<Encoded, ValueError> {
         match Encoding::try_from(self.encoding) {
-            Ok(Encoding::Msgpack) => Encoded::from_payload(self.data, false),
+            Ok(Encoding::Msgpack) => Encoded::from_payload(self.data, PayloadLayout::Plain),
             Ok(Encoding::Json) => json::read(&self.data, integers).map_err(ValueError::malformed),
             Err(_) => Err(ValueError::malformed(format!("its encoding {} is unknown", self.encoding))),
         }

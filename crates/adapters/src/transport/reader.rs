@@ -212,7 +212,7 @@ pub(super) fn cut(
         } else {
             buffer.split_to(header.length).freeze()
         };
-        let payload = Encoded::from_worker(payload, header.has_bodies, max_frame)
+        let payload = Encoded::from_worker(payload, header.has_bodies.into(), max_frame)
             .map_err(|error| unreadable(header.kind, error))?;
         frames.push((header, decode(header, payload, output)?));
     }

@@ -178,6 +178,9 @@ impl Script {
     }
 
     /// The old form of `exit_mode(ExitMode::Halt)`.
+    ///
+    /// This is the option `halt` of the Elixir Snakepit, which the specification names: `halt: true` and `halt: false` of a
+    /// script that is ported keep their meaning. Therefore it takes a bool, unlike all other setters.
     #[deprecated(note = "use exit_mode(ExitMode::Halt), or better ExitMode::Stop")]
     #[doc(hidden)]
     pub fn halt(mut self, halt: bool) -> Self {

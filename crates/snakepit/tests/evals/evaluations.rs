@@ -412,7 +412,7 @@ async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     let watchdog = Watchdog::new().message_limit(limit).liveness_limit(limit);
     let group = Arc::new(LoopGroup::new("group").with(evals.clone()).watchdog(watchdog));
     let scope = LoopScope::start(Arc::clone(&group), RunOptions::new());
-    soon("it runs", evals.control().until_running(true)).await;
+    soon("it runs", evals.control().until_running()).await;
     let idle = evals.heartbeat().age();
     let sender = RemoteEvaluation::new(plan, requests, replies).patience(Duration::from_millis(50));
     sender.run(&mut EvalJournal::in_memory(), |_| {}).await.expect("a report");
@@ -431,7 +431,7 @@ async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     // The loop turns, whatever its handlers do.
     assert!(idle < SOON && evals.heartbeat().age() < SOON);
     group.stop_now();
-    soon("it ends", group.control().until_running(false)).await;
+    soon("it ends", group.control().until_stopped()).await;
     drop(scope);
     pit.end_now().await;
 }

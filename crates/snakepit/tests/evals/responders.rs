@@ -90,8 +90,8 @@ async fn a_main_loop_and_an_eval_loop_over_it_run_in_one_group_and_the_report_is
     let evals = Arc::new(evals.expect("a loop").concurrency(3));
     let group = Arc::new(LoopGroup::new("service").with(main.clone()).with(evals.clone()));
     let scope = LoopScope::start(Arc::clone(&group), RunOptions::new());
-    soon("both run", main.control().until_running(true)).await;
-    soon("both run", evals.control().until_running(true)).await;
+    soon("both run", main.control().until_running()).await;
+    soon("both run", evals.control().until_running()).await;
     // The service serves its users meanwhile.
     for n in 0..10 {
         let request = body(&json!({ "a": n, "b": n })).expect("a body");
