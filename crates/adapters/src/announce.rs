@@ -239,13 +239,8 @@ impl Announcement {
     /// Returns what the pool needs to know about the worker.
     pub fn introduction(&self) -> Introduction {
         let text = |key: &str| self.line.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
-        Introduction {
-            commands: self.commands.clone(),
-            features: self.features.clone(),
-            language: text("language"),
-            sdk: text("sdk"),
-            ..Introduction::default()
-        }
+        let introduction = Introduction::new(self.commands.clone()).features(self.features.clone());
+        introduction.language(text("language")).sdk(text("sdk"))
     }
 }
 

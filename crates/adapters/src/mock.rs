@@ -102,7 +102,7 @@ impl Adapter for MockAdapter {
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
         let mut commands: Vec<String> = self.commands.keys().cloned().collect();
         commands.sort_unstable();
-        let introduction = Introduction { commands, language: "mock".into(), ..Introduction::default() };
+        let introduction = Introduction::new(commands).language("mock");
         let worker = MockWorker {
             commands: Arc::clone(&self.commands),
             introduction,
@@ -134,10 +134,8 @@ impl MockWorker {
             }
             let message =
                 format!("there is no command {name}; there is {}", self.introduction.commands.join(", "));
-            return Err(RemoteError {
-                nearest: self.introduction.commands.clone(),
-                ..RemoteError::new(RemoteErrorKind::UnknownCommand, message)
-            });
+            let error = RemoteError::new(RemoteErrorKind::UnknownCommand, message);
+            return Err(error.nearest(self.introduction.commands.clone()));
         };
         let answer = match call.input() {
             Input::One(args) => args
@@ -169,11 +167,8 @@ impl MockWorker {
     ) -> Result<Encoded, MockError> {
         let encoded = |value: Value| {
             Encoded::encode(&value).map_err(|error| {
-                let path = Some(error.path());
-                MockError::from(RemoteError {
-                    path,
-                    ..RemoteError::new(RemoteErrorKind::BadValue, error.to_string())
-                })
+                let path = error.path();
+                MockError::from(RemoteError::new(RemoteErrorKind::BadValue, error.to_string()).path(path))
             })
         };
         match answer {

@@ -21,6 +21,7 @@
 //! The crate knows nothing of configuration files or of the program. Users depend on the crate `snakepit`, which
 //! re-exports this crate as `snakepit::evals`.
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answer;
 mod error;

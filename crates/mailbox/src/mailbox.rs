@@ -22,6 +22,7 @@ async fn change_one(changed: Pending<'_, usize>) -> Result<(), MailboxError> {
 
 /// The number of messages in a mailbox, by state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
 pub struct MessageCounts {
     /// Messages that can be received now.
     pub visible: u64,

@@ -100,17 +100,15 @@ impl From<Error> for RemoteError {
         }
         let mut cause = None;
         for error in errors.into_iter().rev() {
-            cause = Some(Box::new(Self {
-                kind: error.kind.into(),
-                type_name: error.r#type,
-                message: error.message,
-                traceback: error.traceback,
-                cause,
-                notes: error.notes,
-                nearest: error.nearest,
-                parameter: error.parameter,
-                path: error.path,
-            }));
+            let mut read = Self::new(error.kind, error.message);
+            read.type_name = error.r#type;
+            read.traceback = error.traceback;
+            read.cause = cause;
+            read.notes = error.notes;
+            read.nearest = error.nearest;
+            read.parameter = error.parameter;
+            read.path = error.path;
+            cause = Some(Box::new(read));
         }
         cause.map_or_else(Self::default, |error| error.bounded())
     }
@@ -145,8 +143,7 @@ pub(super) fn refusal(status: &Status) -> RemoteError {
         _ => RemoteErrorKind::Exception,
     };
     let code = format!("{:?}", status.code());
-    RemoteError { type_name: Some(format!("grpc.{code}")), ..RemoteError::new(kind, status.message()) }
-        .bounded()
+    RemoteError::new(kind, status.message()).type_name(format!("grpc.{code}")).bounded()
 }
 
 /// Returns the error for a reply that cannot be decoded.

@@ -196,16 +196,8 @@ async fn greet(
     let link = has("link").then(|| open_link(spawner, &channel, &calls, format));
     // A signal that the process does not handle would end it, and the started process may be a wrapper script.
     let is_itself = announcement.pid.is_some() && own_number(process.pid().as_raw()) == announcement.pid;
-    let introduction = Introduction {
-        commands: if hello.commands.is_empty() {
-            announcement.commands.clone()
-        } else {
-            hello.commands.clone()
-        },
-        language: hello.language.clone(),
-        sdk: hello.sdk.clone(),
-        ..Introduction::default()
-    };
+    let named = if hello.commands.is_empty() { &announcement.commands } else { &hello.commands };
+    let introduction = Introduction::new(named.clone()).language(&hello.language).sdk(&hello.sdk);
     Ok(GrpcHandle {
         process,
         introduction,

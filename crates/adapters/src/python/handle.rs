@@ -32,11 +32,9 @@ impl SocketHandle {
         ready: &ReadyMessage,
     ) -> Self {
         let has = |feature: &str| ready.features.iter().any(|known| known == feature);
-        let introduction = Introduction {
-            tells_what_it_started: has("slate"),
-            takes_many: true,
-            ..ready.introduction.clone()
-        };
+        let mut introduction = ready.introduction.clone();
+        introduction.tells_what_it_started = has("slate");
+        introduction.takes_many = true;
         // A signal that the process does not handle would end it, and the started process may be a wrapper script.
         let is_itself = own_number(process.pid().as_raw()) == Some(ready.pid);
         let signals = if is_itself { ready.signals } else { Signals::default() };

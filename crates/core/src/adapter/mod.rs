@@ -126,6 +126,7 @@ pub trait Handle: Send + Sync + 'static {
 
 /// A call that a worker is executing.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct AtWork {
     /// The call.
     pub call: CallId,
@@ -138,6 +139,7 @@ pub struct AtWork {
 /// What a worker declares about itself when it becomes ready.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Introduction {
     /// The commands that it serves.
     pub commands: Vec<String>,
@@ -166,7 +168,37 @@ pub fn is_reserved(name: &str) -> bool {
     name.starts_with(RESERVED)
 }
 
+impl AtWork {
+    /// Creates the entry of a call that a worker began at this time.
+    pub fn new(call: CallId, command: impl Into<Arc<str>>, since: Instant) -> Self {
+        Self { call, command: command.into(), since }
+    }
+}
+
 impl Introduction {
+    /// Creates the introduction of a worker that serves these commands.
+    pub fn new(commands: Vec<String>) -> Self {
+        Self { commands, ..Self::default() }
+    }
+
+    /// Sets the language and its version.
+    pub fn language(mut self, language: impl Into<String>) -> Self {
+        self.language = language.into();
+        self
+    }
+
+    /// Sets the version of the SDK.
+    pub fn sdk(mut self, version: impl Into<String>) -> Self {
+        self.sdk = version.into();
+        self
+    }
+
+    /// Sets the features, as defined by the protocol of the adapter.
+    pub fn features(mut self, features: Vec<String>) -> Self {
+        self.features = features;
+        self
+    }
+
     /// Reports whether a command belongs to the engine and is not served by the worker. With such commands, the engine
     /// checks whether the worker is healthy, or reports the end of a session. Answer such a call with
     /// [`Encoded::nil`](crate::value::Encoded::nil).
@@ -186,6 +218,7 @@ pub enum CancelStage {
 
 /// The reason why a worker is ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Reason {
     /// The pool stops or shrinks.
     Stopped,

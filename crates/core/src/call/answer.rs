@@ -293,6 +293,7 @@ impl Drop for Call {
 
 /// How far a call is, as its worker tells.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[non_exhaustive]
 pub struct Progress {
     /// Between 0 and 1, if it can be said.
     pub fraction: Option<f64>,

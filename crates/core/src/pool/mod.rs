@@ -50,6 +50,7 @@ use snakepit_policy::growth::Growth;
 
 /// How it stands with a pool's workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Health {
     /// Its first workers are being started.
     Starting,

@@ -77,6 +77,7 @@ settings! {
 settings! {
     /// The settings of a [`PoolOptions`], which sets them.
     #[derive(Clone, Debug)]
+    #[non_exhaustive]
     pub struct PoolSettings {
         /// How many workers there are: twice the number of cores, unless it is set. Example: `workers = 4`.
         @manual workers: usize as NonZeroUsize = cores() * 2,
@@ -196,6 +197,7 @@ impl DerefMut for PoolOptions {
 
 /// A call that a worker must answer before it serves.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct WarmUp {
     /// The command.
     pub command: String,

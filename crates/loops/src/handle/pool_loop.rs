@@ -47,9 +47,13 @@ impl PoolLoop {
             None => pit.pools().first(),
         };
         let Some(pool) = found.cloned() else {
-            let wanted = options.pool.as_deref().unwrap_or("at all");
-            let known = nearest::hint(wanted, pit.pools().iter().map(Pool::name));
-            let reason = format!("there is no pool {wanted}; {known}");
+            let reason = match &options.pool {
+                Some(wanted) => {
+                    let known = nearest::hint(wanted, pit.pools().iter().map(Pool::name));
+                    format!("there is no pool {wanted}; {known}")
+                }
+                None => "the engine has no pool: add one to its builder".to_owned(),
+            };
             return Err(LoopError::Failed { name, reason });
         };
         let commands = pool.commands();

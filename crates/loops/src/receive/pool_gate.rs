@@ -95,9 +95,8 @@ impl PoolGate {
                 PoolReadiness::NoWorker(format!("pool {name} has no worker: {reason}"))
             }
             Health::Stopped => PoolReadiness::Stopped(format!("pool {name} has stopped")),
-            Health::Starting | Health::Ready(_) | Health::Short { .. } | Health::Degraded { .. } => {
-                PoolReadiness::Ready
-            }
+            // The pool serves, or is about to.
+            _ => PoolReadiness::Ready,
         }
     }
 

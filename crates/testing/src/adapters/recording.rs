@@ -169,7 +169,7 @@ impl Handle for RecordingHandle {
             self.recording.changed.send_replace(());
             return;
         }
-        let at_work = AtWork { call: call.id(), command: call.command().into(), since: Instant::now() };
+        let at_work = AtWork::new(call.id(), call.command(), Instant::now());
         *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = Some(at_work);
         Arc::clone(&self.inner).execute(call);
     }

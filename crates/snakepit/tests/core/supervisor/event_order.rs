@@ -87,7 +87,7 @@ impl Adapter for WhimAdapter {
             let micros = whims.start_micros.load(Ordering::Relaxed) as u64;
             tokio::time::sleep(Duration::from_micros(micros)).await;
             tokio::task::block_in_place(|| whims.start.pass());
-            let introduction = Introduction { commands: vec!["any".into()], ..Introduction::default() };
+            let introduction = Introduction::new(vec!["any".into()]);
             Ok(Arc::new(Whim { whims, introduction, lost: Mutex::default(), breaks: Notify::new() }) as _)
         })
     }
