@@ -27,8 +27,8 @@ use futures_util::stream::BoxStream;
 use tokio::task::AbortHandle;
 
 use super::{
-    Adapter, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, ProtocolFault, Reason, Spawner,
-    StartError, Starts, Streamed,
+    Adapter, CallAdmission, CancelStage, Credit, Handle, HeldCalls, Introduction, ItemDelivery,
+    ProtocolFault, Reason, Spawner, StartError, StartKnowledge,
 };
 use crate::call::{Call, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::transport::Closed;
@@ -185,7 +185,7 @@ impl MockWorker {
                     if let Some(credit) = credit {
                         credit.available().await;
                     }
-                    if self.held().item(id, item) == Streamed::Dropped {
+                    if self.held().item(id, item) == ItemDelivery::Dropped {
                         // The call was cancelled, and a stream that is always ready would never yield to the abort.
                         break;
                     }
@@ -239,7 +239,7 @@ impl Handle for MockWorker {
         };
         let mut held = self.held();
         match (held.begin(call, None), answer) {
-            (Begun::ToSend(begun), Some(answer)) => {
+            (CallAdmission::ToSend(begun), Some(answer)) => {
                 let worker = Arc::clone(&self);
                 let task = tokio::spawn(async move {
                     let credit = worker.held().credit(id);
@@ -253,8 +253,8 @@ impl Handle for MockWorker {
                 held.sent(id);
                 held.started(id);
             }
-            (Begun::ToSend(_), None) | (Begun::Kept, _) => {}
-            (Begun::Refused(call), _) => {
+            (CallAdmission::ToSend(_), None) | (CallAdmission::Kept, _) => {}
+            (CallAdmission::Refused(call), _) => {
                 // The call was dispatched to this worker before the worker's end was known.
                 drop(held);
                 call.give_back();
@@ -278,7 +278,7 @@ impl Handle for MockWorker {
     }
 
     fn terminate(&self, _reason: Reason) -> BoxFuture<'_, ()> {
-        let ended = self.held().end(Starts::Unknown);
+        let ended = self.held().end(StartKnowledge::Unknown);
         for (at_end, held) in ended {
             held.data.iter().for_each(AbortHandle::abort);
             held.settle(at_end);

@@ -37,8 +37,8 @@ pub use pool::{
 pub use queue::{CircuitRow, CircuitScope, CircuitTable, SessionInfo, Suspect};
 pub use request::{CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, StreamBuilder};
 pub use snakepit_policy::{
-    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,
-    Restarts, Retry, Sizing, Stuck, SuspectCall, Taint, Tainted, WhenStuck, Why,
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, RecycleReason,
+    Recycling, Restarts, Retry, Sizing, Stuck, SuspectCall, Taint, Tainted, WhenStuck,
 };
 pub use supervisor::{ReloadError, Reloaded, StopWindow};
 pub use tool::{ToolAnswer, ToolContext};

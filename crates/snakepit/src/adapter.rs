@@ -15,7 +15,8 @@ pub use snakepit_adapters::python::{self, PythonWorker};
 #[cfg(feature = "stdio")]
 pub use snakepit_adapters::stdio;
 pub use snakepit_core::adapter::{
-    Adapter, AtEnd, AtWork, Awaited, BadHeader, Batching, Begun, CallStage, CancelStage, Credit, CreditUnit,
-    EndedCalls, FrameKind, Handle, HeldCall, HeldCalls, Introduction, ProtocolFault, Reason, Spawner,
-    StartError, Starts, Streamed, WorkerChannel, host_tools, is_reserved, patience,
+    Adapter, AtWork, BadHeader, Batching, CallAdmission, CallSettlement, CallStage, CancelStage, Credit,
+    CreditUnit, EndedCalls, FrameKind, Handle, HeldCall, HeldCalls, Introduction, ItemDelivery,
+    ProtocolFault, ReadinessHint, Reason, Spawner, StartError, StartKnowledge, WorkerChannel, host_tools,
+    is_reserved, patience,
 };

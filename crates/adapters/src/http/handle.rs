@@ -21,7 +21,8 @@ use super::request::{Prepared, Requests};
 use crate::OnDrop;
 use crate::adapter::patience::{DEATH_AFTER_BREAK, LAST_ANSWERS};
 use crate::adapter::{
-    AtWork, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, ProtocolFault, Reason, Starts,
+    AtWork, CallAdmission, CancelStage, Credit, Handle, HeldCalls, Introduction, ProtocolFault, Reason,
+    StartKnowledge,
 };
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::custody;
@@ -330,14 +331,14 @@ impl Handle for HttpHandle {
         let flow = Arc::new(Flow::default());
         let mut held = self.held();
         match held.begin(call, RunningRequest { task: None, flow: Arc::clone(&flow), is_over: false }) {
-            Begun::ToSend(begun) if begun.call.is_abandoned() => {
+            CallAdmission::ToSend(begun) if begun.call.is_abandoned() => {
                 // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel
                 // it.
                 flow.cancelled.notify_one();
             }
-            Begun::ToSend(_) => {}
-            Begun::Kept => return,
-            Begun::Refused(call) => {
+            CallAdmission::ToSend(_) => {}
+            CallAdmission::Kept => return,
+            CallAdmission::Refused(call) => {
                 // The call was assigned to this worker before the worker's end was known.
                 drop(held);
                 return call.give_back();
@@ -422,7 +423,7 @@ impl HttpHandle {
     fn end_tasks(&self) {
         self.client.close();
         self.reserved.remove();
-        let ended = self.held().end(Starts::Unknown);
+        let ended = self.held().end(StartKnowledge::Unknown);
         for (at_end, held) in ended {
             held.data.task.iter().for_each(AbortHandle::abort);
             held.settle(at_end);

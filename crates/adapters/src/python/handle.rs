@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::OnDrop;
 use crate::adapter::patience::LAST_ANSWERS;
-use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, Starts};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, StartKnowledge};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::pids::own_number;
@@ -45,7 +45,7 @@ impl SocketHandle {
     fn give_up(&self) {
         let is_gone = self.process.try_wait().is_some();
         let is_known = is_gone && self.introduction.tells_what_it_started;
-        self.connection.give_up(if is_known { Starts::Known } else { Starts::Unknown });
+        self.connection.give_up(if is_known { StartKnowledge::Known } else { StartKnowledge::Unknown });
     }
 }
 

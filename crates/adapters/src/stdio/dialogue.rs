@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc};
 use super::reader;
 use super::stdin::Stdin;
 use crate::adapter::{
-    AtWork, Begun, HeldCall, HeldCalls, Introduction, ProtocolFault, Starts, WorkerChannel,
+    AtWork, CallAdmission, HeldCall, HeldCalls, Introduction, ProtocolFault, StartKnowledge, WorkerChannel,
 };
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::json::{self, Integers};
@@ -128,13 +128,13 @@ impl Dialogue {
         let mut writer = self.writer();
         let mut state = self.state();
         let begun = match &*writer {
-            None => Begun::Refused(call),
+            None => CallAdmission::Refused(call),
             Some(to) => state.calls.begin(call, to.queued + line.len() as u64),
         };
         let is_abandoned = match begun {
-            Begun::ToSend(held) => held.call.is_abandoned(),
-            Begun::Kept => return,
-            Begun::Refused(call) => {
+            CallAdmission::ToSend(held) => held.call.is_abandoned(),
+            CallAdmission::Kept => return,
+            CallAdmission::Refused(call) => {
                 drop(state);
                 drop(writer);
                 return call.give_back();
@@ -266,9 +266,9 @@ impl Dialogue {
 
     /// Gives up all calls. Calls that were certainly not begun go back to the pool; the others are lost. A running
     /// worker may still read what was written, so its starts are unknown.
-    pub(super) fn give_up(&self, starts: Starts) {
+    pub(super) fn give_up(&self, starts: StartKnowledge) {
         let stdin = self.stdin().take();
-        let read = stdin.filter(|_| starts == Starts::Known).and_then(|stdin| stdin.read());
+        let read = stdin.filter(|_| starts == StartKnowledge::Known).and_then(|stdin| stdin.read());
         let mut state = self.state();
         let starts = state.note_read(read);
         let ended = state.calls.end(starts);
@@ -282,10 +282,10 @@ impl Dialogue {
 impl DialogueState {
     /// Records how many bytes the worker has read. It may have begun every call whose line ends at or before that
     /// position.
-    fn note_read(&mut self, read: Option<u64>) -> Starts {
-        let Some(read) = read else { return Starts::Unknown };
+    fn note_read(&mut self, read: Option<u64>) -> StartKnowledge {
+        let Some(read) = read else { return StartKnowledge::Unknown };
         self.calls.started_where(|line_end| *line_end <= read);
-        Starts::Known
+        StartKnowledge::Known
     }
 }
 

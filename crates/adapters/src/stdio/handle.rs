@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use super::dialogue::Dialogue;
 use crate::OnDrop;
 use crate::adapter::patience::LAST_ANSWERS;
-use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, Starts};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, StartKnowledge};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::value::Encoded;
@@ -74,7 +74,7 @@ impl Handle for StdioHandle {
             // The pool drops this future when its patience runs out, and the calls must be settled nevertheless.
             let _calls = OnDrop(|| {
                 let is_gone = self.process.try_wait().is_some();
-                self.dialogue.give_up(if is_gone { Starts::Known } else { Starts::Unknown });
+                self.dialogue.give_up(if is_gone { StartKnowledge::Known } else { StartKnowledge::Unknown });
             });
             if reason == Reason::Died {
                 // Answers that the worker gave before it died count. They were already read, or are in the pipe.

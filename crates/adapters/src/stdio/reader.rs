@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::dialogue::Dialogue;
-use crate::adapter::{ProtocolFault, Streamed, WorkerChannel};
+use crate::adapter::{ItemDelivery, ProtocolFault, WorkerChannel};
 use crate::call::{RemoteError, RemoteErrorKind};
 use crate::json;
 use crate::lines::{Line, LineReader};
@@ -110,12 +110,12 @@ fn obey(dialogue: &Dialogue, message: WorkerLine) -> Result<ReaderStep, Protocol
 fn take_item(dialogue: &Dialogue, id: u64, item: Encoded) -> bool {
     let streamed = dialogue.state().calls.item(id, item);
     match streamed {
-        Streamed::Passed { .. } => true,
-        Streamed::Unasked => {
+        ItemDelivery::Passed { .. } => true,
+        ItemDelivery::Unasked => {
             dialogue.cancel(id);
             false
         }
-        Streamed::Dropped => false,
+        ItemDelivery::Dropped => false,
     }
 }
 

@@ -15,7 +15,7 @@ use super::log_text::{beginning, log_text};
 use super::spans::{self, WorkerSpan, read_trace};
 use super::stacks::StackSignals;
 use super::tools;
-use crate::adapter::{CreditUnit, HeldCall, Introduction, ProtocolFault, Streamed, WorkerChannel};
+use crate::adapter::{CreditUnit, HeldCall, Introduction, ItemDelivery, ProtocolFault, WorkerChannel};
 use crate::call::{Input, Portion, RemoteError};
 use crate::harmless;
 use crate::logging::somebody_says;
@@ -319,7 +319,7 @@ fn results(
 
 fn item(state: &mut ConnectionState, call: u64, item: Encoded) -> Result<(), ProtocolFault> {
     match state.calls.item(call, item) {
-        Streamed::Passed { unread } => {
+        ItemDelivery::Passed { unread } => {
             let credit = state.calls.get(call).and_then(|held| held.call.stream_credit());
             if let Some(credit) = credit
                 && unread.reaches(credit)
@@ -328,8 +328,8 @@ fn item(state: &mut ConnectionState, call: u64, item: Encoded) -> Result<(), Pro
                 return Err(ProtocolFault::CreditExceeded { call, unit });
             }
         }
-        Streamed::Unasked => state.outbox.frame(FrameKind::Cancel, call, |out| write::uint(out, 1)),
-        Streamed::Dropped => {}
+        ItemDelivery::Unasked => state.outbox.frame(FrameKind::Cancel, call, |out| write::uint(out, 1)),
+        ItemDelivery::Dropped => {}
     }
     Ok(())
 }

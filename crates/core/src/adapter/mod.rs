@@ -24,11 +24,11 @@ use futures_util::future::{self, BoxFuture};
 use serde::Deserialize;
 
 pub use by_number::ByNumber;
-pub use call_stage::{AtEnd, CallStage, Starts};
+pub use call_stage::{CallSettlement, CallStage, StartKnowledge};
 pub use credit::Credit;
-pub use held_calls::{Begun, EndedCalls, HeldCall, HeldCalls, Streamed};
+pub use held_calls::{CallAdmission, EndedCalls, HeldCall, HeldCalls, ItemDelivery};
 pub use protocol_fault::{BadHeader, CreditUnit, FrameKind, ProtocolFault, WorkerChannel};
-pub use spawner::{Awaited, Spawner, StartError};
+pub use spawner::{ReadinessHint, Spawner, StartError};
 
 use tokio::time::Instant;
 

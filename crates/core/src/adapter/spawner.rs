@@ -39,7 +39,7 @@ pub enum StartError {
         /// The time that it had.
         after: Duration,
         /// What its adapter was waiting for, if known.
-        awaited: Option<Awaited>,
+        awaited: Option<ReadinessHint>,
         /// The last lines that it printed.
         output: Vec<String>,
     },
@@ -141,20 +141,20 @@ pub enum StartError {
 
 /// What an adapter waits for while a worker starts. If it does not come in time, the error says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Awaited {
+pub struct ReadinessHint {
     /// What is missing: `no ready line came`.
     pub missing: String,
     /// What a person can do about it.
     pub way_out: String,
 }
 
-fn never_ready(awaited: Option<&Awaited>, output: &[String]) -> String {
+fn never_ready(awaited: Option<&ReadinessHint>, output: &[String]) -> String {
     match awaited {
         None => shown(output),
-        Some(Awaited { missing, way_out }) if output.is_empty() => {
+        Some(ReadinessHint { missing, way_out }) if output.is_empty() => {
             format!(": {missing}; it printed nothing\n{way_out}")
         }
-        Some(Awaited { missing, way_out }) => format!(": {missing}{}\n{way_out}", shown(output)),
+        Some(ReadinessHint { missing, way_out }) => format!(": {missing}{}\n{way_out}", shown(output)),
     }
 }
 
@@ -202,7 +202,7 @@ pub struct Spawner {
     will_be_at_terminal: bool,
     process: Arc<OnceLock<custody::WorkerProcess>>,
     /// What the adapter is waiting for.
-    awaited: Arc<Mutex<Option<Awaited>>>,
+    awaited: Arc<Mutex<Option<ReadinessHint>>>,
     /// Dropped when the process is no longer wanted.
     wanted: Arc<()>,
 }
@@ -326,7 +326,7 @@ impl Spawner {
 
     /// Sets what is waited for from now on. The error reports it if the worker is not ready in time.
     pub fn awaits(&self, missing: impl Into<String>, way_out: impl Into<String>) {
-        let awaited = Awaited { missing: missing.into(), way_out: way_out.into() };
+        let awaited = ReadinessHint { missing: missing.into(), way_out: way_out.into() };
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = Some(awaited);
     }
 
@@ -336,7 +336,7 @@ impl Spawner {
     }
 
     /// Returns what is waited for, which the pool reports when the start takes too long.
-    pub(crate) fn awaited(&self) -> Arc<Mutex<Option<Awaited>>> {
+    pub(crate) fn awaited(&self) -> Arc<Mutex<Option<ReadinessHint>>> {
         Arc::clone(&self.awaited)
     }
 
