@@ -28,6 +28,7 @@ pub use command::Batching;
 pub(crate) use command::PoolCommand;
 pub use credit::Portion;
 pub(crate) use error::ErrorClass;
+pub(crate) use error::SCALED_TO_ZERO;
 #[cfg(test)]
 pub(crate) use error::autopsy::crash;
 pub use error::{Autopsy, CallError, NoWorkersReason, RemoteError, RemoteErrorKind, Verdict};

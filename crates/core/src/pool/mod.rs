@@ -35,7 +35,7 @@ pub use status::{
     WorkerLiveness, WorkerPlace, WorkerStatus,
 };
 
-use crate::call::{CallError, Input, NoWorkersReason, PoolCommand};
+use crate::call::{CallError, Input, NoWorkersReason, PoolCommand, SCALED_TO_ZERO};
 use crate::logging::Logging;
 use crate::queue::Placement;
 use crate::queue::admission::Admission;
@@ -81,14 +81,11 @@ impl Health {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Short { reason, .. } | Self::Degraded { reason, .. } => Some(reason),
-            Self::Empty => Some(EMPTY),
+            Self::Empty => Some(SCALED_TO_ZERO),
             Self::Starting | Self::Ready(_) | Self::Stopped => None,
         }
     }
 }
-
-/// What is said of a pool that was told to have no workers.
-pub(crate) const EMPTY: &str = "it was scaled to 0 workers: call scale(n) to have some";
 
 /// What callers, workers and the supervisor of a pool share.
 pub(crate) struct PoolInner {

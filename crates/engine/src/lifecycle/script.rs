@@ -177,10 +177,7 @@ impl Script {
         self
     }
 
-    /// The old form of `exit_mode(ExitMode::Halt)`.
-    ///
-    /// This is the option `halt` of the Elixir Snakepit, which the specification names: `halt: true` and `halt: false` of a
-    /// script that is ported keep their meaning. Therefore it takes a bool, unlike all other setters.
+    /// The old form of `exit_mode(ExitMode::Halt)`, with the bool that it has in the Elixir Snakepit's specification.
     #[deprecated(note = "use exit_mode(ExitMode::Halt), or better ExitMode::Stop")]
     #[doc(hidden)]
     pub fn halt(mut self, halt: bool) -> Self {

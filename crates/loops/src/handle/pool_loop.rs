@@ -90,8 +90,8 @@ impl PoolLoop {
             },
             pool: pool.name().to_owned(),
             command: options.command.clone(),
-            visibility_timeout: options.visibility_timeout_ms.map(Duration::from_millis),
-            wait: options.wait_ms.map(Duration::from_millis),
+            visibility_timeout: options.visibility_timeout,
+            wait: options.wait,
         })
     }
 
@@ -123,7 +123,7 @@ impl PoolLoop {
 fn work(control: &Control, pool: &Pool, gate: &PoolGate, options: &PoolLoopOptions) -> MessageHandler {
     let (control, pool, gate) = (control.clone(), pool.clone(), Arc::new(gate.clone()));
     let command = options.command.clone();
-    let timeout = options.call_timeout_ms.map(Duration::from_millis);
+    let timeout = options.call_timeout;
     let tells_id = options.tell_id;
     Arc::new(move |message: &Message| {
         let args = match message.read::<serde_json::Value>() {

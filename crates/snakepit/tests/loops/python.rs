@@ -19,8 +19,7 @@ use crate::support::{Pit, soon, until, worker};
 async fn a_pool_loop_answers_messages_by_a_command() {
     let pit = Pit::start(worker("basic.py").workers(2)).await;
     for mailboxes in Mailboxes::both() {
-        let options: PoolLoopOptions =
-            serde_json::from_value(json!({ "command": "add", "concurrency": 4 })).expect("a description");
+        let options = PoolLoopOptions::new("add").concurrency(4);
         let scope = run(
             PoolLoop::new(&pit, Arc::clone(&mailboxes.requests), &options).expect("a pool"),
             RunOptions::new(),

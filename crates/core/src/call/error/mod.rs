@@ -14,6 +14,7 @@ use crate::telemetry::TraceError;
 use crate::value::ValueError;
 pub use autopsy::{Autopsy, Verdict};
 pub use no_workers::NoWorkersReason;
+pub(crate) use no_workers::SCALED_TO_ZERO;
 pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::pool::EMPTY;
+/// What is said of a pool that was told to have no workers.
+pub(crate) const SCALED_TO_ZERO: &str = "it was scaled to 0 workers: call scale(n) to have some";
 
 /// Why a pool has no worker for a call.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoWorkersReason {
     /// The pool was told to have no workers.
-    #[error("{EMPTY}")]
+    #[error("{SCALED_TO_ZERO}")]
     ScaledToZero,
     /// Not all workers became ready in time.
     #[error("not all workers were ready within {after:?}")]
