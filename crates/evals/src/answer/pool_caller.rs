@@ -133,6 +133,8 @@ impl PoolCaller {
     fn retry_pause(&self, pool: Option<&str>, error: &CallError, first: Instant) -> Option<Duration> {
         let is_hopeless = match error {
             CallError::NoWorkers { reason: NoWorkersReason::ScaledToZero, .. } | CallError::Stopped => true,
+            // The evaluation asks more at the same time than the queue takes, and would do so again.
+            CallError::Saturated { .. } => true,
             CallError::NoWorkers { degraded, .. } => !self.gets_a_worker(pool, degraded.is_some(), first),
             _ => false,
         };
