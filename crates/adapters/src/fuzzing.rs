@@ -24,7 +24,9 @@ pub fn frames(bytes: &[u8]) {
 pub fn value(bytes: &[u8]) {
     let Some((&flag, payload)) = bytes.split_first() else { return };
     let payload = bytes::Bytes::copy_from_slice(payload);
-    let Ok(value) = crate::value::Encoded::from_worker(payload, flag & 1 == 1, LIMIT) else { return };
+    let Ok(value) = crate::value::Encoded::from_worker(payload, (flag & 1 == 1).into(), LIMIT) else {
+        return;
+    };
     let _ = value.to_value();
     let _ = value.decode::<Vec<String>>();
     let _ = value.decode::<std::collections::HashMap<String, u64>>();

@@ -10,9 +10,9 @@ use std::io::Write as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 
-use crate::call::RemoteError;
 #[cfg(feature = "stdio")]
 use crate::call::{Call, Input};
+use crate::call::{RemoteError, RemoteErrorKind};
 #[cfg(any(feature = "grpc", feature = "http", test))]
 use crate::value::Encoded;
 use crate::value::{Value, ValueError};
@@ -190,7 +190,7 @@ pub(super) fn read_error(error: Json) -> RemoteError {
         other => other.to_string(),
     };
     let read = if error.is_object() { serde_json::from_value(error).ok() } else { None };
-    let error: RemoteError = read.unwrap_or_else(|| RemoteError { message: text, ..RemoteError::default() });
+    let error: RemoteError = read.unwrap_or_else(|| RemoteError::new(RemoteErrorKind::default(), text));
     error.bounded()
 }
 

@@ -48,8 +48,8 @@ impl<F: FnMut()> Drop for OnDrop<F> {
 }
 
 use snakepit_core::adapter::{
-    Adapter, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Spawner, StartError,
-    Starts, Streamed,
+    Adapter, CallAdmission, CancelStage, Credit, Handle, HeldCalls, Introduction, ItemDelivery,
+    ProtocolFault, Reason, Spawner, StartError, StartKnowledge,
 };
 use snakepit_core::{adapter, call, error_text, worker};
 use snakepit_custody as custody;

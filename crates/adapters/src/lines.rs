@@ -11,14 +11,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use crate::worker::{Lines, OpenStream, Output};
+use crate::worker::{Lines, OpenStream, Output, OutputStream};
 
 /// The number of bytes to read at a time.
 const READ: usize = 64 * 1024;
 /// The maximum number of spaces before a message.
 const MOST_SPACES: usize = 1024;
 /// The name of the stream in the worker's output.
-const STDOUT: &str = "stdout";
+const STDOUT: OutputStream = OutputStream::Stdout;
 
 /// The result of a read.
 #[derive(Debug, PartialEq, Eq)]

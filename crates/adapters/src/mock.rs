@@ -27,8 +27,8 @@ use futures_util::stream::BoxStream;
 use tokio::task::AbortHandle;
 
 use super::{
-    Adapter, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Spawner, StartError,
-    Starts, Streamed,
+    Adapter, CallAdmission, CancelStage, Credit, Handle, HeldCalls, Introduction, ItemDelivery,
+    ProtocolFault, Reason, Spawner, StartError, StartKnowledge,
 };
 use crate::call::{Call, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::transport::Closed;
@@ -109,7 +109,7 @@ impl Adapter for MockAdapter {
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
         let mut commands: Vec<String> = self.commands.keys().cloned().collect();
         commands.sort_unstable();
-        let introduction = Introduction { commands, language: "mock".into(), ..Introduction::default() };
+        let introduction = Introduction::new(commands).language("mock");
         let worker = MockWorker {
             commands: Arc::clone(&self.commands),
             introduction,
@@ -141,10 +141,8 @@ impl MockWorker {
             }
             let message =
                 format!("there is no command {name}; there is {}", self.introduction.commands.join(", "));
-            return Err(RemoteError {
-                nearest: self.introduction.commands.clone(),
-                ..RemoteError::new(RemoteErrorKind::UnknownCommand, message)
-            });
+            let error = RemoteError::new(RemoteErrorKind::UnknownCommand, message);
+            return Err(error.nearest(self.introduction.commands.clone()));
         };
         let answer = match call.input() {
             Input::One(args) => args
@@ -176,11 +174,8 @@ impl MockWorker {
     ) -> Result<Encoded, MockError> {
         let encoded = |value: Value| {
             Encoded::encode(&value).map_err(|error| {
-                let path = Some(error.path());
-                MockError::from(RemoteError {
-                    path,
-                    ..RemoteError::new(RemoteErrorKind::BadValue, error.to_string())
-                })
+                let path = error.path();
+                MockError::from(RemoteError::new(RemoteErrorKind::BadValue, error.to_string()).path(path))
             })
         };
         match answer {
@@ -197,7 +192,7 @@ impl MockWorker {
                     if let Some(credit) = credit {
                         credit.available().await;
                     }
-                    if self.held().item(id, item) == Streamed::Dropped {
+                    if self.held().item(id, item) == ItemDelivery::Dropped {
                         // The call was cancelled, and a stream that is always ready would never yield to the abort.
                         break;
                     }
@@ -228,7 +223,7 @@ impl MockWorker {
     /// Ends the worker as if its process had died. Its calls stay held until the end of the worker is known.
     fn crash(&self, why: &str) {
         self.held().close();
-        self.crash.close(why);
+        self.crash.close(why.into());
     }
 }
 
@@ -251,7 +246,7 @@ impl Handle for MockWorker {
         };
         let mut held = self.held();
         match (held.begin(call, None), answer) {
-            (Begun::ToSend(begun), Some(answer)) => {
+            (CallAdmission::ToSend(begun), Some(answer)) => {
                 let worker = Arc::clone(&self);
                 let task = tokio::spawn(async move {
                     let credit = worker.held().credit(id);
@@ -265,8 +260,8 @@ impl Handle for MockWorker {
                 held.sent(id);
                 held.started(id);
             }
-            (Begun::ToSend(_), None) | (Begun::Kept, _) => {}
-            (Begun::Refused(call), _) => {
+            (CallAdmission::ToSend(_), None) | (CallAdmission::Kept, _) => {}
+            (CallAdmission::Refused(call), _) => {
                 // The call was dispatched to this worker before the worker's end was known.
                 drop(held);
                 call.give_back();
@@ -285,12 +280,12 @@ impl Handle for MockWorker {
         self.held().grant(call.get(), more);
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.crash.reason().await.to_string() }.boxed()
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
+        async { self.crash.reason().await }.boxed()
     }
 
     fn terminate(&self, _reason: Reason) -> BoxFuture<'_, ()> {
-        let ended = self.held().end(Starts::Unknown);
+        let ended = self.held().end(StartKnowledge::Unknown);
         for (at_end, held) in ended {
             held.data.iter().for_each(AbortHandle::abort);
             held.settle(at_end);

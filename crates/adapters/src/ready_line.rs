@@ -28,7 +28,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::lines::{Line, LineReader};
-use super::{Introduction, Spawner, StartError, pids};
+use super::{Introduction, ProtocolFault, Spawner, StartError, pids};
+use crate::adapter::WorkerChannel;
 use crate::custody::{self, Command, Stdio};
 use crate::harmless;
 
@@ -134,17 +135,19 @@ pub(super) async fn ready(
             Ok(Line::Object(line)) => line,
             Ok(Line::TooLong) => continue,
             Ok(Line::End) => {
-                return Err(spawner.ended_early(process, "it closed its standard output").await);
+                return Err(spawner
+                    .ended_early(process, ProtocolFault::Closed(WorkerChannel::StandardOutput))
+                    .await);
             }
             Err(error) => return Err(spawner.system("a pipe for its output", error)),
         };
         match Announcement::read(&line, listens) {
             StartupLine::Ready(announcement) => break announcement,
             StartupLine::Log => listening.lines.log_line(&line),
-            StartupLine::Wrong(fault) => {
+            StartupLine::Wrong(reason) => {
                 let shown: String = String::from_utf8_lossy(&line).trim().chars().take(SHOWN).collect();
-                let told = format!("its ready line is wrong: {fault}: {shown}");
-                return Err(spawner.fault(harmless(&told)));
+                let (reason, line) = (harmless(&reason).into_owned(), harmless(&shown).into_owned());
+                return Err(spawner.fault(ProtocolFault::BadReadyLine { reason, line }));
             }
         }
     };
@@ -177,13 +180,9 @@ impl Drop for ReadyListener<'_> {
 
 /// Builds the error for an announced pid that is not in the worker's custody: the process has ended or is unrelated.
 async fn stranger(spawner: &Spawner, process: &custody::WorkerProcess, number: u32) -> StartError {
-    let fault = format!(
-        "its ready line names the pid {number}, which is neither the process that was started ({}) nor one that \
-         it has started: it must be the server's own, by its own count (getpid)",
-        process.pid()
-    );
+    let fault = ProtocolFault::StrangePid { announced: number, started: process.pid() };
     match process.try_wait() {
-        Some(_) => spawner.ended_early(process, &fault).await,
+        Some(_) => spawner.ended_early(process, fault).await,
         None => spawner.fault(fault),
     }
 }
@@ -240,13 +239,8 @@ impl Announcement {
     /// Returns what the pool needs to know about the worker.
     pub fn introduction(&self) -> Introduction {
         let text = |key: &str| self.line.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
-        Introduction {
-            commands: self.commands.clone(),
-            features: self.features.clone(),
-            language: text("language"),
-            sdk: text("sdk"),
-            ..Introduction::default()
-        }
+        let introduction = Introduction::new(self.commands.clone()).features(self.features.clone());
+        introduction.language(text("language")).sdk(text("sdk"))
     }
 }
 

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use shared::exit_status;
+use shared::failure::FailureFormat;
 
 /// Run worker processes so that nothing they start outlives their owner.
 #[derive(Parser)]
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
         CliCommand::Sdk(args) => sdk::run(&args),
         CliCommand::Bench(args) => bench::run(&args),
     };
-    ExitCode::from(status.unwrap_or_else(|failure| failure.report(false)))
+    ExitCode::from(status.unwrap_or_else(|failure| failure.report(FailureFormat::Text)))
 }
 
 /// Reports a usage error or prints help. Help is a success. A wrong command line of `exec` is a failure of snakepit,

@@ -27,22 +27,22 @@ use snakepit_telemetry::logging;
 pub use adapter::{Adapter, StartError};
 pub use call::Progress;
 pub use call::{
-    Autopsy, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, OomVerdict, Portion, RemoteError,
-    RemoteErrorKind,
+    Autopsy, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, NoWorkersReason, OomVerdict, Portion,
+    RemoteError, RemoteErrorKind,
 };
 pub use pool::{
-    Affinity, CallAtWork, CancelGrace, CommandGrowth, LostSessions, Outcomes, Pool, PoolHealth, PoolOptions,
-    PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerStatus,
+    Affinity, CallAtWork, CancelGrace, CommandGrowth, HealthAnswer, LostSessions, Outcomes, Pool, PoolHealth,
+    PoolOptions, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerPlace, WorkerStatus,
 };
-pub use queue::{CircuitScope, CircuitTable, SessionInfo, Suspect};
+pub use queue::{CircuitRow, CircuitScope, CircuitTable, SessionInfo, Suspect};
 pub use request::{CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, StreamBuilder};
 pub use snakepit_policy::{
-    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,
-    Restarts, Retry, Sizing, Stuck, SuspectCall, Taint, Tainted, WhenStuck, Why,
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, RecycleReason,
+    Recycling, Restarts, Retry, Sizing, Stuck, SuspectCall, Taint, Tainted, WhenStuck,
 };
 pub use supervisor::{ReloadError, Reloaded, StopWindow};
 pub use tool::{ToolAnswer, ToolContext};
-pub use worker::OutputLine;
+pub use worker::{OutputLine, OutputStream, WorkerOutput};
 
 #[cfg(test)]
 mod tests {

@@ -41,7 +41,7 @@ mod spawn;
 mod state;
 mod stop;
 
-pub use doctor::probe::{Probe, probe};
+pub use doctor::probe::{Probe, TierProbe, probe};
 pub use process::id::{InvalidId, Pgid, Pid, RunId, WorkerId};
 pub use process::machine::PidScopeError;
 pub use reap::listing::{ProcessEntry, RunEntry, ledger};
@@ -50,7 +50,7 @@ pub use reap::reaper::cleanup;
 pub use reap::report::{CleanupReport, Killed, LetBe, LetBeReason, ReapedRun};
 pub use run::event::{CustodyEvent, CustodyEvents, listen};
 pub use run::handle::{OpenError, Run};
-pub use run::open_runs::{end_all, stop_all};
+pub use run::open_runs::{StoppedRun, end_all, stop_all};
 pub use run::options::{Containment, CustodyOptions, LedgerSync, Session, Tier};
 pub use run::startup;
 pub use serve::exit::{Exit, ExitStatus};

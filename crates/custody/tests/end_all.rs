@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use snakepit_custody::{
-    Command, CustodyEvent, CustodyOptions, ExitStatus, Run, SpawnError, WorkerProcess, end_all, stop_all,
+    Command, CustodyEvent, CustodyOptions, ExitStatus, Run, SpawnError, StoppedRun, WorkerProcess, end_all,
+    stop_all,
 };
 use support::{Home, lines_of, shell};
 
@@ -30,16 +31,16 @@ fn every_run_is_ended_at_the_same_time_and_refuses_spawns_afterwards() {
     let began = Instant::now();
     let reports = end_all(Duration::from_millis(300));
     let took = began.elapsed();
-    let mut ended: Vec<_> = reports.iter().map(|(id, _)| *id).collect();
+    let mut ended: Vec<_> = reports.iter().map(|stopped| stopped.run).collect();
     ended.sort();
     let mut opened = runs.each_ref().map(Run::id);
     opened.sort();
     assert_eq!(ended, opened);
-    for (_, report) in &reports {
+    for StoppedRun { report, .. } in &reports {
         assert_eq!((report.stopped, report.killed, report.is_clean()), (1, 1, true));
         assert!(report.took >= Duration::from_millis(300));
     }
-    let one_after_the_other: Duration = reports.iter().map(|(_, report)| report.took).sum();
+    let one_after_the_other: Duration = reports.iter().map(|stopped| stopped.report.took).sum();
     assert!(took < one_after_the_other, "{took:?} for what takes {one_after_the_other:?} in a row");
     for ((run, worker), home) in runs.iter().zip(&workers).zip(&homes) {
         assert_eq!(worker.try_wait().unwrap().status, ExitStatus::Signal(libc::SIGKILL));
@@ -66,9 +67,9 @@ fn a_stop_with_more_patience_is_cut_short() {
     while !matches!(events.next_event(), Some(CustodyEvent::CleanupStart { .. })) {}
     let reports = end_all(Duration::ZERO);
     assert_eq!(reports.len(), 1);
-    assert!(reports[0].1.is_clean());
+    assert!(reports[0].report.is_clean());
     assert!(worker.try_wait().is_some());
-    assert_eq!(patient.join().unwrap().took, reports[0].1.took, "they are one stop");
+    assert_eq!(patient.join().unwrap().took, reports[0].report.took, "they are one stop");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert!(home.is_empty());
 }
@@ -109,8 +110,10 @@ fn stop_all_gives_each_run_the_time_that_it_is_configured_with() {
     let runs = [0, 1, 2].map(|index| homes[index].open_with(&configs[index]));
     let _workers = runs.each_ref().map(deaf_worker);
     let reports = stop_all();
-    let took = runs.each_ref().map(|run| reports.iter().find(|(id, _)| *id == run.id()).unwrap().1.took);
-    assert!(reports.iter().all(|(_, report)| report.killed == 1), "{reports:?}");
+    let took = runs
+        .each_ref()
+        .map(|run| reports.iter().find(|stopped| stopped.run == run.id()).unwrap().report.took);
+    assert!(reports.iter().all(|stopped| stopped.report.killed == 1), "{reports:?}");
     assert!(took[0] >= Duration::from_millis(200) && took[1] >= Duration::from_millis(1500), "{took:?}");
     assert!(took[0] < took[1] && took[2] < took[1], "each its own: {took:?}");
     assert!(homes.iter().all(Home::is_empty));
@@ -127,7 +130,7 @@ fn it_may_be_called_by_many_threads_at_once() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                for (_, report) in end_all(Duration::from_secs(10)) {
+                for StoppedRun { report, .. } in end_all(Duration::from_secs(10)) {
                     assert!(report.is_clean());
                 }
             });

@@ -291,7 +291,9 @@ fn a_tier_that_cannot_be_had_is_an_error_and_a_run_says_which_it_has() {
     let run = home.open();
     let auto = if cfg!(portable) { Tier::Group } else { Tier::Shim };
     assert_eq!(run.tier(), auto);
-    assert!(snakepit_custody::probe().tiers.iter().any(|(tier, works)| *tier == run.tier() && works.is_ok()));
+    assert!(
+        snakepit_custody::probe().tiers.iter().any(|found| found.tier == run.tier() && found.works.is_ok())
+    );
 }
 
 #[test]

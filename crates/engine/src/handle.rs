@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::builder::Builder;
-use crate::custody::{self, Run, RunId, StopReport};
+use crate::custody::{self, Run, StoppedRun};
 use crate::lifecycle::shutdown::{CLEANUP_TIMEOUT, ENDING, ExitAction, GRACE, Shutdown, ShutdownCause};
 use crate::lifecycle::{CoordinatorError, ShutdownCoordinator, Stage};
 use crate::pool::Pool;
@@ -234,7 +234,7 @@ impl Snakepit {
     /// TERM at once, and KILL after the grace period of their engine's custody. The engines take no more calls.
     ///
     /// For hosts that end in their own way. Needs no runtime, blocks for a bounded time, and may be called repeatedly.
-    pub fn cleanup() -> Vec<(RunId, StopReport)> {
+    pub fn cleanup() -> Vec<StoppedRun> {
         let engines = Engine::all();
         for engine in &engines {
             engine.give_up();

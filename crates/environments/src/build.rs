@@ -26,6 +26,7 @@ use snakepit_telemetry::{Event, Level, emit, emit_with};
 /// A complete environment. It is not pruned while this value exists.
 #[derive(Debug)]
 #[must_use = "the environment may be pruned once this is dropped"]
+#[non_exhaustive]
 pub struct Built {
     /// The interpreter.
     pub python: PathBuf,

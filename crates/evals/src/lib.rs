@@ -21,6 +21,7 @@
 //! The crate knows nothing of configuration files or of the program. Users depend on the crate `snakepit`, which
 //! re-exports this crate as `snakepit::evals`.
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;
 mod evaluators;
@@ -35,7 +36,9 @@ pub use error::EvalError;
 pub use evaluators::{Evaluator, EvaluatorFunction, IntoJudgement, Judgement};
 pub use plan::{Dataset, EvalPlan, Experiment, Sample};
 pub use record::{EvalJournal, JournalContents, SampleOutcome, SampleRecord, SampleStage, Tokens};
-pub use report::{EvalReport, ExperimentComparison, ExperimentSummary, Methods, OutcomeCounts, Unscored};
+pub use report::{
+    EvalReport, ExperimentComparison, ExperimentSummary, Methods, OutcomeCounts, Unscored, UnscoredKind,
+};
 pub use responders::Responder;
 pub use run::{EvalLoop, EvalProgress, EvalRequest, Evaluation, RemoteEvaluation};
 

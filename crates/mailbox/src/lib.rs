@@ -32,7 +32,7 @@ mod telemetry;
 
 pub use error::MailboxError;
 pub use leases::LeaseChange;
-pub use mailbox::{Capabilities, Mailbox, MessageCounts, Pending};
+pub use mailbox::{Capabilities, Mailbox, MessageCounts, Pending, Support};
 pub use memory::{MemoryMailbox, MemoryMailboxes};
 pub use message::attempt::{Attempt, AttemptEnd};
 pub use message::reply::{Reply, RequestOptions};

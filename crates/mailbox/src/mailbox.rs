@@ -22,6 +22,7 @@ async fn change_one(changed: Pending<'_, usize>) -> Result<(), MailboxError> {
 
 /// The number of messages in a mailbox, by state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
 pub struct MessageCounts {
     /// Messages that can be received now.
     pub visible: u64,
@@ -33,41 +34,71 @@ pub struct MessageCounts {
     pub dead: u64,
 }
 
-/// What a backend can do. An `Err` holds the reason why the backend lacks a capability.
+/// Whether a backend has a capability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Support {
+    /// The backend has it.
+    Yes,
+    /// The backend does not have it, for this reason.
+    No(&'static str),
+}
+
+impl Support {
+    /// Returns the reason why the backend does not have the capability, or `None` if it has it.
+    pub fn reason_against(self) -> Option<&'static str> {
+        match self {
+            Self::Yes => None,
+            Self::No(reason) => Some(reason),
+        }
+    }
+}
+
+/// What a backend can do.
+///
+/// A backend starts from [`Capabilities::ALL`] and says what it lacks:
+///
+/// ```
+/// use snakepit::mailbox::{Capabilities, Support};
+///
+/// let mut capabilities = Capabilities::ALL;
+/// capabilities.shared = Support::No("it is stored in this process");
+/// assert_eq!(capabilities.groups, Support::Yes);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// A sent message survives the end of the process.
-    pub outlives_process: Result<(), &'static str>,
+    pub outlives_process: Support,
     /// A sent message survives a power cut.
-    pub outlives_power_cut: Result<(), &'static str>,
+    pub outlives_power_cut: Support,
     /// Several processes can use the mailbox at the same time.
-    pub shared: Result<(), &'static str>,
+    pub shared: Support,
     /// First deliveries of one priority follow the order of their sends.
-    pub ordered: Result<(), &'static str>,
+    pub ordered: Support,
     /// Messages of a higher priority are delivered first.
-    pub priorities: Result<(), &'static str>,
+    pub priorities: Support,
     /// A reply and the ack of its request are one atomic step, if both mailboxes are stored in one place.
-    pub atomic_reply: Result<(), &'static str>,
+    pub atomic_reply: Support,
     /// Messages of one group are delivered one at a time, in order ([`SendOptions::group`]).
-    pub groups: Result<(), &'static str>,
+    pub groups: Support,
     /// The number of deliveries per period can be limited ([`SettingsChange::rate_limit`]).
-    pub rate_limits: Result<(), &'static str>,
+    pub rate_limits: Support,
     /// The mailbox can be paused for all receivers ([`SettingsChange::pause`]).
-    pub pauses: Result<(), &'static str>,
+    pub pauses: Support,
 }
 
 impl Capabilities {
     /// All capabilities.
     pub const ALL: Self = Self {
-        outlives_process: Ok(()),
-        outlives_power_cut: Ok(()),
-        shared: Ok(()),
-        ordered: Ok(()),
-        priorities: Ok(()),
-        atomic_reply: Ok(()),
-        groups: Ok(()),
-        rate_limits: Ok(()),
-        pauses: Ok(()),
+        outlives_process: Support::Yes,
+        outlives_power_cut: Support::Yes,
+        shared: Support::Yes,
+        ordered: Support::Yes,
+        priorities: Support::Yes,
+        atomic_reply: Support::Yes,
+        groups: Support::Yes,
+        rate_limits: Support::Yes,
+        pauses: Support::Yes,
     };
 }
 

@@ -23,6 +23,7 @@ pub struct QueueSettings {
 /// A maximum number of deliveries per period. A period starts with the first delivery after the previous period ended.
 /// Repeated deliveries of a message count again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct RateLimit {
     /// The maximum number of deliveries in a period; at least 1.
     pub messages: u32,
@@ -32,6 +33,11 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
+    /// Creates a limit of this many deliveries per period.
+    pub fn new(messages: u32, per: Duration) -> Self {
+        Self { messages, per }
+    }
+
     fn check(&self, option: &'static str) -> Result<(), MailboxError> {
         if self.messages == 0 {
             return Err(MailboxError::out_of_range(option, "0", "at least 1 message in a period"));

@@ -40,7 +40,7 @@ pub mod time;
 pub use breaker::{Breaker, CircuitPhase, CircuitState};
 pub use liveness::{Liveness, Stuck, WhenStuck};
 pub use quarantine::{Fingerprint, Quarantine, SuspectCall};
-pub use recycling::{Recycling, Why};
+pub use recycling::{RecycleReason, Recycling};
 pub use restarts::{CountedFailures, Restarts};
 pub use retry::{NoRetry, Retry};
 pub use sizing::Sizing;

@@ -64,7 +64,7 @@ impl Recycling {
 /// Why a worker is replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Why {
+pub enum RecycleReason {
     /// The worker has had this many calls, which reaches its limit.
     MaxRequests(u64),
     /// The worker has reached this age, which reaches its limit.
@@ -82,7 +82,7 @@ pub enum Why {
     ByHand,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RecycleReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MIB: f64 = 1024.0 * 1024.0;
         match self {
@@ -156,20 +156,20 @@ impl Term {
     }
 
     /// Returns why the worker is due, if it is. Memory comes first, because it is the most urgent reason.
-    pub fn due(&self, wear: &WorkerUsage) -> Option<Why> {
+    pub fn due(&self, wear: &WorkerUsage) -> Option<RecycleReason> {
         let reached = |limit: Option<Duration>, time: Duration| limit.is_some_and(|limit| time >= limit);
         if let (Some(limit), Some(bytes)) = (self.max_rss, wear.memory)
             && bytes >= limit
         {
-            return Some(Why::Memory { bytes, limit });
+            return Some(RecycleReason::Memory { bytes, limit });
         }
         if self.max_requests.is_some_and(|limit| wear.calls >= limit) {
-            return Some(Why::MaxRequests(wear.calls));
+            return Some(RecycleReason::MaxRequests(wear.calls));
         }
         if reached(self.ttl, wear.age) {
-            return Some(Why::Ttl(wear.age));
+            return Some(RecycleReason::Ttl(wear.age));
         }
-        wear.idle_for.filter(|idle| reached(self.idle_ttl, *idle)).map(Why::Idle)
+        wear.idle_for.filter(|idle| reached(self.idle_ttl, *idle)).map(RecycleReason::Idle)
     }
 }
 
@@ -194,14 +194,17 @@ mod tests {
     fn each_limit_is_due_when_it_is_reached_and_not_before() {
         let rows = [
             (wear(), None),
-            (WorkerUsage { calls: 100, ..wear() }, Some(Why::MaxRequests(100))),
-            (WorkerUsage { age: 60 * SECOND, ..wear() }, Some(Why::Ttl(60 * SECOND))),
-            (WorkerUsage { idle_for: Some(11 * SECOND), ..wear() }, Some(Why::Idle(11 * SECOND))),
-            (WorkerUsage { memory: Some(1000), ..wear() }, Some(Why::Memory { bytes: 1000, limit: 1000 })),
+            (WorkerUsage { calls: 100, ..wear() }, Some(RecycleReason::MaxRequests(100))),
+            (WorkerUsage { age: 60 * SECOND, ..wear() }, Some(RecycleReason::Ttl(60 * SECOND))),
+            (WorkerUsage { idle_for: Some(11 * SECOND), ..wear() }, Some(RecycleReason::Idle(11 * SECOND))),
+            (
+                WorkerUsage { memory: Some(1000), ..wear() },
+                Some(RecycleReason::Memory { bytes: 1000, limit: 1000 }),
+            ),
             (WorkerUsage { idle_for: None, memory: None, ..wear() }, None),
             (
                 WorkerUsage { calls: 500, memory: Some(2000), ..wear() },
-                Some(Why::Memory { bytes: 2000, limit: 1000 }),
+                Some(RecycleReason::Memory { bytes: 2000, limit: 1000 }),
             ),
         ];
         for (wear, due) in rows {
@@ -252,11 +255,11 @@ mod tests {
 
     #[test]
     fn reasons_are_said_in_words() {
-        let memory = Why::Memory { bytes: 600 << 20, limit: 512 << 20 };
+        let memory = RecycleReason::Memory { bytes: 600 << 20, limit: 512 << 20 };
         assert_eq!(memory.to_string(), "it holds 600.0 MiB of memory, 512.0 MiB are allowed (max_rss)");
-        assert_eq!(Why::MaxRequests(1024).to_string(), "it has had 1024 calls (max_requests)");
-        assert_eq!(Why::Ttl(3600 * SECOND).to_string(), "it is 3600 s old (ttl)");
-        assert_eq!(Why::Idle(90 * SECOND).to_string(), "it has idled for 90 s (idle_ttl)");
-        assert_eq!(Why::ByHand.to_string(), "a user asked for it");
+        assert_eq!(RecycleReason::MaxRequests(1024).to_string(), "it has had 1024 calls (max_requests)");
+        assert_eq!(RecycleReason::Ttl(3600 * SECOND).to_string(), "it is 3600 s old (ttl)");
+        assert_eq!(RecycleReason::Idle(90 * SECOND).to_string(), "it has idled for 90 s (idle_ttl)");
+        assert_eq!(RecycleReason::ByHand.to_string(), "a user asked for it");
     }
 }

@@ -59,7 +59,9 @@ fn bound(bytes: usize) -> usize {
 }
 
 fn cost(payload: &[u8], has_bodies: bool) -> usize {
-    let Ok(encoded) = Encoded::from_payload(Bytes::copy_from_slice(payload), has_bodies) else { return 0 };
+    let Ok(encoded) = Encoded::from_payload(Bytes::copy_from_slice(payload), has_bodies.into()) else {
+        return 0;
+    };
     let costs = [
         peak(|| encoded.to_value()),
         peak(|| encoded.decode::<Value>()),

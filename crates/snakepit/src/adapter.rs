@@ -15,6 +15,8 @@ pub use snakepit_adapters::ready_line;
 #[cfg(feature = "stdio")]
 pub use snakepit_adapters::stdio;
 pub use snakepit_core::adapter::{
-    Adapter, AtEnd, AtWork, Awaited, Batching, Begun, CallStage, CancelStage, Credit, EndedCalls, Handle,
-    HeldCall, HeldCalls, Introduction, Reason, Spawner, StartError, Starts, Streamed,
+    Adapter, AtWork, BadHeader, Batching, CallAdmission, CallSettlement, CallStage, CancelStage, Credit,
+    CreditUnit, EndedCalls, FrameKind, Handle, HeldCall, HeldCalls, Introduction, ItemDelivery,
+    ProtocolFault, ReadinessHint, Reason, Spawner, StartError, StartKnowledge, WorkerChannel, host_tools,
+    is_reserved, timeouts,
 };

@@ -1,8 +1,8 @@
 //! Calls: their options, their answers, and the errors of those that fail.
 
 pub use snakepit_core::call::{
-    Autopsy, Batching, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, OomVerdict, Portion,
-    RemoteError, RemoteErrorKind,
+    Autopsy, Batching, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, NoWorkersReason, OomVerdict,
+    Portion, RemoteError, RemoteErrorKind,
 };
 pub use snakepit_core::{
     CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, Progress, StreamBuilder, ToolAnswer,

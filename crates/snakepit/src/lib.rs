@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Depend on this crate alone. It re-exports what users need from the crates below it, one module for each topic, and
-//! it builds engines from a [file](Config).
+//! it builds engines from a [file](Config). There is no prelude: a first program needs the three names above, and the
+//! root has the others that every program meets.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

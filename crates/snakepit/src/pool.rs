@@ -1,7 +1,8 @@
 //! Pools: how to describe them, operate their workers, and read their status.
 
 pub use snakepit_core::{
-    Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, LostSessions, Outcomes,
-    OutputLine, Pool, PoolHealth, PoolOptions, PoolStatus, ReloadError, Reloaded, SessionInfo, Suspect,
-    TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerStatus,
+    Affinity, CallAtWork, CancelGrace, CircuitRow, CircuitScope, CircuitTable, CommandGrowth, HealthAnswer,
+    LostSessions, Outcomes, OutputLine, OutputStream, Pool, PoolHealth, PoolOptions, PoolStatus, ReloadError,
+    Reloaded, SessionInfo, Suspect, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerOutput,
+    WorkerPlace, WorkerStatus,
 };

@@ -12,5 +12,5 @@ pub use snakepit_protocol::value::ArgsBuilder;
 #[doc(inline)]
 pub use snakepit_protocol::value::{
     Args, BODY_THRESHOLD, BigInt, Blob, DateTime, DoesNotFit, Encoded, MAX_DEPTH, Map, NaiveDateTime,
-    ParseBigIntError, TimeError, Value, ValueError, ValueErrorKind,
+    ParseBigIntError, PayloadLayout, TimeError, Value, ValueError, ValueErrorKind,
 };

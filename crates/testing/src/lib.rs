@@ -4,6 +4,7 @@
 //! Owns the checks. Knows no protocol and no backend. The crate `snakepit` re-exports it with the feature
 //! `conformance`.
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod adapters;
 #[cfg(feature = "mailbox")]

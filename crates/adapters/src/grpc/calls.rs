@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 use super::messages::{CallReply, Value, call_reply, unreadable};
-use crate::adapter::{AtWork, Begun, CallStage, Credit, HeldCall, HeldCalls, Starts};
+use crate::adapter::{AtWork, CallAdmission, CallStage, Credit, HeldCall, HeldCalls, StartKnowledge};
 use crate::call::{Call, CallId, Portion, RemoteError, RemoteErrorKind};
 use crate::json::Integers;
 use crate::telemetry;
@@ -50,7 +50,7 @@ impl GrpcCalls {
         let number = call.id().get();
         let mut held = self.held();
         match held.begin(call, RpcState::default()) {
-            Begun::ToSend(begun) if begun.call.is_abandoned() => {
+            CallAdmission::ToSend(begun) if begun.call.is_abandoned() => {
                 // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel
                 // it.
                 let taken = held.take(number);
@@ -60,15 +60,15 @@ impl GrpcCalls {
                 }
             }
             // The lock is held, so the RPC's task finds the call here, however fast it is.
-            Begun::ToSend(begun) => match rpc(&begun.call) {
+            CallAdmission::ToSend(begun) => match rpc(&begun.call) {
                 None => held.close(),
                 Some(task) => {
                     begun.data.task = Some(task);
                     held.all_sent();
                 }
             },
-            Begun::Kept => {}
-            Begun::Refused(call) => {
+            CallAdmission::Kept => {}
+            CallAdmission::Refused(call) => {
                 // The call was assigned to this worker before the worker's end was known.
                 drop(held);
                 call.give_back();
@@ -214,7 +214,7 @@ impl GrpcCalls {
 
     /// Gives up all calls. Unsent calls go back to the pool; the others are lost.
     pub(super) fn give_up(&self) {
-        let ended = self.held().end(Starts::Unknown);
+        let ended = self.held().end(StartKnowledge::Unknown);
         for (at_end, held) in ended {
             held.data.task.iter().for_each(AbortHandle::abort);
             held.settle(at_end);

@@ -27,6 +27,7 @@ use tracing::dispatcher::Dispatch;
 use tracing::instrument::WithSubscriber;
 
 use super::codec::{ReplyCodec, RpcReply};
+use crate::adapter::{ProtocolFault, WorkerChannel};
 use crate::custody;
 use crate::error_text::with_causes;
 use crate::listener::Listener;
@@ -63,15 +64,17 @@ impl Channel {
         process: &custody::WorkerProcess,
         secret: &str,
         max_frame: usize,
-    ) -> Result<Self, String> {
-        let unreachable = |error| format!("it does not listen where it says: {error}");
+    ) -> Result<Self, ProtocolFault> {
         match address {
             Address::Socket(path) => {
-                let socket = UnixStream::connect(path).await.map_err(unreachable)?;
+                let socket = UnixStream::connect(path).await.map_err(ProtocolFault::unreachable)?;
                 Self::greet(socket, None, max_frame).await
             }
             Address::Port(port) => {
-                let socket = Listener::new(process.clone(), *port).connect().await.map_err(unreachable)?;
+                let socket = Listener::new(process.clone(), *port)
+                    .connect()
+                    .await
+                    .map_err(ProtocolFault::unreachable)?;
                 let secret = MetadataValue::try_from(secret).map_err(|error| error.to_string())?;
                 Self::greet(socket, Some(secret), max_frame).await
             }
@@ -82,21 +85,21 @@ impl Channel {
         socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         secret: Option<MetadataValue<Ascii>>,
         max_frame: usize,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ProtocolFault> {
         let tasks = Tasks { runtime: Handle::current(), subscriber: quiet_subscriber() };
         let mut http = Builder::new(tasks.clone());
         http.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let greeted = http.handshake(TokioIo::new(socket)).with_subscriber(tasks.subscriber.clone()).await;
-        let (requests, connection) = greeted.map_err(|error| format!("it does not speak HTTP/2: {error}"))?;
+        let (requests, connection) =
+            greeted.map_err(|error| ProtocolFault::NotHttp2 { error: error.to_string() })?;
         let closed = Arc::new(Closed::default());
         let channel = Self { requests, tasks, secret, limit: max_frame + AROUND, closed };
         let own = Arc::clone(&channel.closed);
         channel.spawn(async move {
-            let reason = match connection.await {
-                Ok(()) => "it closed its connection".into(),
-                Err(error) => format!("its connection broke: {}", with_causes(&error)),
-            };
-            own.close(&reason);
+            own.close(match connection.await {
+                Ok(()) => ProtocolFault::Closed(WorkerChannel::Connection),
+                Err(error) => ProtocolFault::broke(WorkerChannel::Connection, with_causes(&error)),
+            });
         });
         Ok(channel)
     }
@@ -178,8 +181,8 @@ impl Channel {
     }
 
     /// Marks the connection as closed. Does not close the socket.
-    pub(super) fn close(&self, reason: &str) {
-        self.closed.close(reason);
+    pub(super) fn close(&self, fault: ProtocolFault) {
+        self.closed.close(fault);
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -187,7 +190,7 @@ impl Channel {
     }
 
     /// Waits until the connection is closed. Returns the reason.
-    pub(super) async fn closed(&self) -> Arc<str> {
+    pub(super) async fn closed(&self) -> ProtocolFault {
         self.closed.reason().await
     }
 }

@@ -15,7 +15,7 @@ use super::link::GrpcLink;
 use super::messages::{self, CallReply, CallRequest, HelloReply, HelloRequest, ValueFormat, health};
 use crate::OnDrop;
 use crate::adapter::timeouts::{FAST_CLOCK, LAST_ANSWERS};
-use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, is_reserved};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, is_reserved};
 use crate::call::{Call, CallError, CallId, Portion, RemoteError, RemoteErrorKind};
 use crate::custody;
 use crate::socket_dir::SocketDir;
@@ -148,7 +148,7 @@ impl GrpcHandle {
 
     /// Stops using the connection, and settles all calls.
     fn give_up(&self) {
-        self.channel.close("it was ended");
+        self.channel.close(ProtocolFault::EndedByHost);
         if let Some(link) = &self.link {
             link.hang_up();
             link.end_tools();
@@ -270,8 +270,8 @@ impl Handle for GrpcHandle {
         self.calls.at_work()
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.channel.closed().await.to_string() }.boxed()
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
+        async { self.channel.closed().await }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {

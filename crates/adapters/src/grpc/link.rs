@@ -14,12 +14,13 @@ use super::messages::{
     from_worker, tool_answer,
 };
 use crate::adapter::host_tools::{
-    HostTools, Then, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, encode,
+    HostTools, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, ToolRunState, encode,
 };
+use crate::adapter::{ProtocolFault, WorkerChannel};
 use crate::call::Portion;
 use crate::transport::{beginning, log_text};
 use crate::value::{Encoded, ValueError};
-use crate::worker::Output;
+use crate::worker::{Output, OutputStream};
 
 /// The maximum length of a progress text. The rest is cut off.
 const PROGRESS: usize = 8 * 1024;
@@ -95,7 +96,7 @@ impl GrpcLink {
     }
 
     /// Handles the worker's messages until the link ends. Returns the reason for the end.
-    pub(super) async fn listen(self: &Arc<Self>, mut messages: Streaming<FromWorker>) -> String {
+    pub(super) async fn listen(self: &Arc<Self>, mut messages: Streaming<FromWorker>) -> ProtocolFault {
         loop {
             match messages.message().await {
                 Ok(Some(FromWorker { call, said: Some(said) })) => {
@@ -106,13 +107,13 @@ impl GrpcLink {
                 }
                 // A message of a later version.
                 Ok(Some(FromWorker { said: None, .. })) => {}
-                Ok(None) => return "it ended its link".into(),
-                Err(status) => return format!("its link broke: {}", status.message()),
+                Ok(None) => return ProtocolFault::Closed(WorkerChannel::Link),
+                Err(status) => return ProtocolFault::broke(WorkerChannel::Link, status.message()),
             }
         }
     }
 
-    async fn hear(self: &Arc<Self>, call: u64, said: from_worker::Said) -> Result<(), String> {
+    async fn hear(self: &Arc<Self>, call: u64, said: from_worker::Said) -> Result<(), ProtocolFault> {
         match said {
             from_worker::Said::ToolCall(asked) => self.tool_call(call, asked).await?,
             from_worker::Said::ToolCredit(credit) => {
@@ -127,8 +128,8 @@ impl GrpcLink {
             from_worker::Said::Log(log) => {
                 let fields = log.fields.map(|fields| fields.read(self.format.integers)).transpose();
                 let text = fields.and_then(|fields| log_text(&log.level, &log.text, fields.as_ref()));
-                let text = text.map_err(|error| format!("it sent a log that cannot be read: {error}"))?;
-                self.output.text("log", &text);
+                let text = text.map_err(ProtocolFault::UnreadableLog)?;
+                self.output.text(OutputStream::Log, &text);
             }
             from_worker::Said::Ended(_) => {
                 self.tools().end_of(call);
@@ -144,7 +145,7 @@ impl GrpcLink {
     }
 
     /// Runs a tool beside the link. An error is a protocol violation by the worker.
-    async fn tool_call(self: &Arc<Self>, call: u64, asked: ToolCall) -> Result<(), String> {
+    async fn tool_call(self: &Arc<Self>, call: u64, asked: ToolCall) -> Result<(), ProtocolFault> {
         let (id, bytes) = (asked.id, messages::len(asked.args.as_ref()));
         let admission = self.tools().admit(id, bytes, self.max_frame)?;
         if let ToolAdmission::Refused(reason) = admission {
@@ -157,14 +158,13 @@ impl GrpcLink {
         }
         let trace = asked.trace();
         let args = asked.args.map_or_else(|| Ok(Encoded::nil()), |args| args.read(self.format.integers));
-        let args =
-            args.map_err(|error| format!("it called a tool with arguments that cannot be read: {error}"))?;
+        let args = args.map_err(ProtocolFault::UnreadableToolArguments)?;
         let Some(answer) = self.calls.with(call, |call| call.ask_within(&asked.tool, args, trace)) else {
             return Ok(());
         };
         let stream = asked.stream.map(|first| Portion { items: first.items, bytes: first.bytes });
         // The lock is held, so the run finds its own entry, however fast it is.
-        self.tools().start(self, ToolRequest { call, id, bytes, stream }, answer);
+        self.tools().start(self, ToolRequest::new(call, id, bytes).stream(stream), answer);
         if !self.calls.holds(call) {
             // The call was answered in between, and the code that ended its tools did not see this one.
             self.tools().end(id);
@@ -217,13 +217,19 @@ impl ToolLink for GrpcLink {
         drop(self.room(0).await);
     }
 
-    async fn deliver(&self, run: ToolRunId, answer: Self::Frame, bytes: usize, then: Then) -> Then {
+    async fn deliver(
+        &self,
+        run: ToolRunId,
+        answer: Self::Frame,
+        bytes: usize,
+        state: ToolRunState,
+    ) -> ToolRunState {
         let room = self.room(bytes).await;
         let mut tools = self.tools();
-        if !tools.may_send(run, then) {
-            return Then::IsOver;
+        if !tools.may_send(run, state) {
+            return ToolRunState::IsOver;
         }
         self.answer(run.call, run.id, answer, room);
-        then
+        state
     }
 }

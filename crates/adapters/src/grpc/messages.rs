@@ -7,7 +7,7 @@ use crate::call::{Call, CallId, Input, RemoteError, RemoteErrorKind};
 use crate::json::{self, Integers};
 use crate::telemetry::TraceContext;
 use crate::transport::read_trace;
-use crate::value::{Encoded, ValueError};
+use crate::value::{Encoded, PayloadLayout, ValueError};
 
 mod compiled {
     #![expect(
@@ -55,7 +55,7 @@ impl Value {
     /// Decodes a value in the encoding that it names.
     pub(super) fn read(self, integers: Integers) -> Result<Encoded, ValueError> {
         match Encoding::try_from(self.encoding) {
-            Ok(Encoding::Msgpack) => Encoded::from_payload(self.data, false),
+            Ok(Encoding::Msgpack) => Encoded::from_payload(self.data, PayloadLayout::Plain),
             Ok(Encoding::Json) => json::read(&self.data, integers).map_err(ValueError::malformed),
             Err(_) => Err(ValueError::malformed(format!("its encoding {} is unknown", self.encoding))),
         }
@@ -100,17 +100,15 @@ impl From<Error> for RemoteError {
         }
         let mut cause = None;
         for error in errors.into_iter().rev() {
-            cause = Some(Box::new(Self {
-                kind: error.kind.into(),
-                type_name: error.r#type,
-                message: error.message,
-                traceback: error.traceback,
-                cause,
-                notes: error.notes,
-                nearest: error.nearest,
-                parameter: error.parameter,
-                path: error.path,
-            }));
+            let mut read = Self::new(error.kind, error.message);
+            read.type_name = error.r#type;
+            read.traceback = error.traceback;
+            read.cause = cause;
+            read.notes = error.notes;
+            read.nearest = error.nearest;
+            read.parameter = error.parameter;
+            read.path = error.path;
+            cause = Some(Box::new(read));
         }
         cause.map_or_else(Self::default, |error| error.bounded())
     }
@@ -145,8 +143,7 @@ pub(super) fn refusal(status: &Status) -> RemoteError {
         _ => RemoteErrorKind::Exception,
     };
     let code = format!("{:?}", status.code());
-    RemoteError { type_name: Some(format!("grpc.{code}")), ..RemoteError::new(kind, status.message()) }
-        .bounded()
+    RemoteError::new(kind, status.message()).type_name(format!("grpc.{code}")).bounded()
 }
 
 /// Returns the error for a reply that cannot be decoded.

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::json::Integers;
 use super::pids::own_number;
@@ -33,7 +33,7 @@ use super::python::{ProcessLaunch, PythonWorker};
 use super::ready_line::{self, Address, Announced, Listens};
 use super::secret::secret;
 use super::socket_dir::SocketDir;
-use super::{Adapter, Handle, Introduction, Program, Spawner, StartError};
+use super::{Adapter, Handle, Introduction, Program, ProtocolFault, Spawner, StartError};
 use crate::custody::{self, Command};
 use crate::environment::Environment;
 use crate::logging::quietly;
@@ -188,29 +188,20 @@ async fn greet(
     let max_frame = spawner.max_frame();
     let channel = match Channel::connect(&address, &process, secret, max_frame).await {
         Ok(channel) => channel,
-        Err(fault) => return Err(spawner.ended_early(&process, &fault).await),
+        Err(fault) => return Err(spawner.ended_early(&process, fault).await),
     };
     let greeting = greeting(spawner);
     let hello = say_hello(spawner, &process, &channel, greeting.clone()).await?;
     let has = |feature: &str| hello.features.iter().any(|known| known == feature);
-    let encoding = Encoding::try_from(hello.encoding).map_err(|_| {
-        spawner.fault(format!("it wants values in the encoding {}, which is unknown", hello.encoding))
-    })?;
+    let encoding = Encoding::try_from(hello.encoding)
+        .map_err(|_| spawner.fault(ProtocolFault::UnknownEncoding(hello.encoding)))?;
     let format = ValueFormat { encoding, integers: Integers::of(&hello.features) };
     let calls = Arc::new(GrpcCalls::new(spawner.concurrency(), format.integers));
     let link = has("link").then(|| open_link(spawner, &channel, &calls, format));
     // A signal that the process does not handle would end it, and the started process may be a wrapper script.
     let is_itself = announcement.pid.is_some() && own_number(process.pid().as_raw()) == announcement.pid;
-    let introduction = Introduction {
-        commands: if hello.commands.is_empty() {
-            announcement.commands.clone()
-        } else {
-            hello.commands.clone()
-        },
-        language: hello.language.clone(),
-        sdk: hello.sdk.clone(),
-        ..Introduction::default()
-    };
+    let named = if hello.commands.is_empty() { &announcement.commands } else { &hello.commands };
+    let introduction = Introduction::new(named.clone()).language(&hello.language).sdk(&hello.sdk);
     Ok(GrpcHandle {
         process,
         introduction,
@@ -253,24 +244,22 @@ async fn say_hello(
     let hello: HelloReply = match quietly(limited.unary(HELLO, request, None)).await {
         Ok(hello) => hello,
         Err(status) if channel::ended(&status) == RpcEnd::WithConnection => {
-            let reason = channel.closed().await;
-            return Err(spawner.ended_early(process, &reason).await);
+            return Err(spawner.ended_early(process, channel.closed().await).await);
         }
         Err(status) if status.code() == Code::Unimplemented => {
-            return Err(
-                spawner.fault("its server does not know snakepit.v1.Worker/Hello: see spec/snakepit.proto")
-            );
+            return Err(spawner.fault(ProtocolFault::UnknownRpc { rpc: "snakepit.v1.Worker/Hello" }));
         }
-        Err(status) => {
-            let (code, message) = (status.code(), status.message());
-            return Err(spawner.fault(format!("it does not answer Hello: {code:?}: {message}")));
-        }
+        Err(status) => return Err(spawner.fault(failed_rpc("Hello", &status))),
     };
     if hello.protocol != PROTOCOL {
-        let fault = format!("it speaks protocol {}, and this engine speaks {PROTOCOL}", hello.protocol);
-        return Err(spawner.fault(fault));
+        let worker = hello.protocol.to_string();
+        return Err(spawner.fault(ProtocolFault::Version { worker, engine: PROTOCOL.into() }));
     }
     Ok(hello)
+}
+
+fn failed_rpc(rpc: &'static str, status: &Status) -> ProtocolFault {
+    ProtocolFault::FailedRpc { rpc, status: format!("{:?}: {}", status.code(), status.message()) }
 }
 
 /// Opens the link. When the link ends, the worker counts as broken.
@@ -283,11 +272,10 @@ fn open_link(
     let (link, said) = GrpcLink::new(Arc::clone(calls), spawner.output(), spawner.max_frame(), format);
     let (heard, own) = (Arc::clone(&link), channel.clone());
     channel.spawn(async move {
-        let reason = match own.both_ways::<_, FromWorker>(LINK, said).await {
+        own.close(match own.both_ways::<_, FromWorker>(LINK, said).await {
             Ok(messages) => heard.listen(messages).await,
-            Err(status) => format!("it does not answer Link: {:?}: {}", status.code(), status.message()),
-        };
-        own.close(&reason);
+            Err(status) => failed_rpc("Link", &status),
+        });
     });
     link
 }

@@ -20,7 +20,10 @@ use super::listen_address::Reserved;
 use super::request::{Prepared, Requests};
 use crate::OnDrop;
 use crate::adapter::timeouts::{DEATH_AFTER_BREAK, LAST_ANSWERS};
-use crate::adapter::{AtWork, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Starts};
+use crate::adapter::{
+    AtWork, CallAdmission, CancelStage, Credit, Handle, HeldCalls, Introduction, ProtocolFault, Reason,
+    StartKnowledge,
+};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::custody;
 use crate::json::Integers;
@@ -279,7 +282,7 @@ impl HttpHandle {
                 held.not_sent(id);
                 held.close();
                 drop(held);
-                self.closed.close(&format!("it does not listen where it said: {why}"));
+                self.closed.close(ProtocolFault::unreachable(why));
             }
             SendError::NoConnection(why) => {
                 let message = format!("no connection to the worker can be opened: {why}");
@@ -338,14 +341,14 @@ impl Handle for HttpHandle {
             call,
             RunningRequest { task: None, cancellation: Arc::clone(&cancellation), is_over: false },
         ) {
-            Begun::ToSend(begun) if begun.call.is_abandoned() => {
+            CallAdmission::ToSend(begun) if begun.call.is_abandoned() => {
                 // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel
                 // it.
                 cancellation.cancelled.notify_one();
             }
-            Begun::ToSend(_) => {}
-            Begun::Kept => return,
-            Begun::Refused(call) => {
+            CallAdmission::ToSend(_) => {}
+            CallAdmission::Kept => return,
+            CallAdmission::Refused(call) => {
                 // The call was assigned to this worker before the worker's end was known.
                 drop(held);
                 return call.give_back();
@@ -408,8 +411,8 @@ impl Handle for HttpHandle {
         self.held().at_work()
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.closed.reason().await.to_string() }.boxed()
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
+        async { self.closed.reason().await }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
@@ -430,7 +433,7 @@ impl HttpHandle {
     fn end_tasks(&self) {
         self.client.close();
         self.reserved.remove();
-        let ended = self.held().end(Starts::Unknown);
+        let ended = self.held().end(StartKnowledge::Unknown);
         for (at_end, held) in ended {
             held.data.task.iter().for_each(AbortHandle::abort);
             held.settle(at_end);

@@ -31,7 +31,7 @@ use super::python::ProcessLaunch;
 use super::ready_line::{self, Address, Listens};
 use super::secret::secret;
 use super::socket_dir::SocketDir;
-use super::{Adapter, Handle, Introduction, Program, Spawner, StartError};
+use super::{Adapter, Handle, Introduction, Program, ProtocolFault, Spawner, StartError};
 use crate::custody;
 use crate::environment::Environment;
 use client::Client;
@@ -214,14 +214,15 @@ impl HttpAdapter {
         let announced = ready_line::start_or(spawner, command, Listens::Somewhere, OTHER_WAY).await?;
         let said = announced.announcement;
         let introduction = said.introduction();
-        let address = said.address.ok_or_else(|| spawner.fault("it does not say where it listens"))?;
+        let address = said.address.ok_or_else(|| spawner.fault(ProtocolFault::NoAddress))?;
         let process = announced.process;
         let listening = match address {
             Address::Socket(path) => ListeningServer::Socket(path),
             Address::Port(port) => {
                 let listener = Listener::new(process.clone(), port);
                 if let Err(error) = listener.prove().await {
-                    return Err(spawner.ended_early(&process, &error.to_string()).await);
+                    let fault = ProtocolFault::UnprovenListener(error.to_string());
+                    return Err(spawner.ended_early(&process, fault).await);
                 }
                 ListeningServer::Port(listener)
             }

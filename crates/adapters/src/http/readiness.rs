@@ -14,7 +14,7 @@ use super::answer::payload::Payload;
 use super::client::{Client, SendError};
 use super::listen_address::{ListeningServer, ToldAddress};
 use super::request::Requests;
-use crate::adapter::{Spawner, StartError};
+use crate::adapter::{ProtocolFault, Spawner, StartError};
 use crate::custody;
 use crate::listener::is_refusal;
 
@@ -102,7 +102,7 @@ pub(super) async fn wait(
         };
         let looked = tokio::select! {
             looked = looked => looked,
-            _ = process.exited() => return Err(spawner.ended_early(process, "it ended").await),
+            _ = process.exited() => return Err(spawner.ended_early(process, ProtocolFault::Ended).await),
         };
         match looked {
             Ok(()) => {
@@ -123,7 +123,8 @@ pub(super) async fn wait(
             // The socket may change its owner during the check, so only a second refusal in a row counts.
             Err(NotReady::Refused(_)) if !was_refused => was_refused = true,
             Err(NotReady::Refused(error)) => {
-                return Err(spawner.ended_early(process, &error.to_string()).await);
+                let fault = ProtocolFault::UnprovenListener(error.to_string());
+                return Err(spawner.ended_early(process, fault).await);
             }
         }
     }

@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::OnDrop;
 use crate::adapter::timeouts::LAST_ANSWERS;
-use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Starts};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, StartKnowledge};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::pids::own_number;
@@ -32,11 +32,9 @@ impl SocketHandle {
         ready: &ReadyMessage,
     ) -> Self {
         let has = |feature: &str| ready.features.iter().any(|known| known == feature);
-        let introduction = Introduction {
-            tells_what_it_started: has("slate"),
-            takes_many: true,
-            ..ready.introduction.clone()
-        };
+        let mut introduction = ready.introduction.clone();
+        introduction.tells_what_it_started = has("slate");
+        introduction.takes_many = true;
         // A signal that the process does not handle would end it, and the started process may be a wrapper script.
         let is_itself = own_number(process.pid().as_raw()) == Some(ready.pid);
         let signals = if is_itself { ready.signals } else { Signals::default() };
@@ -47,7 +45,7 @@ impl SocketHandle {
     fn give_up(&self) {
         let is_gone = self.process.try_wait().is_some();
         let is_known = is_gone && self.introduction.tells_what_it_started;
-        self.connection.give_up(if is_known { Starts::Known } else { Starts::Unknown });
+        self.connection.give_up(if is_known { StartKnowledge::Known } else { StartKnowledge::Unknown });
     }
 }
 
@@ -110,8 +108,8 @@ impl Handle for SocketHandle {
         if self.introduction.tells_what_it_started { self.connection.not_begun() } else { Vec::new() }
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.connection.closed().await.to_string() }.boxed()
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
+        async { self.connection.closed().await }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {

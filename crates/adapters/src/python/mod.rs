@@ -188,7 +188,7 @@ impl Adapter for SocketAdapter {
                 // A worker that was ready before it ended counts as started. Its end is reported like any other.
                 biased;
                 first = first_answer => first.ok(),
-                reason = connection.closed() => return Err(spawner.ended_early(&process, &reason).await),
+                fault = connection.closed() => return Err(spawner.ended_early(&process, fault).await),
             };
             match first {
                 Some(ReadyOutcome::Yes(ready)) => {
@@ -198,7 +198,7 @@ impl Adapter for SocketAdapter {
                 Some(ReadyOutcome::Failed(error)) => {
                     Err(StartError::Failed { worker: spawner.worker_id().clone(), error: Box::new(error) })
                 }
-                None => Err(spawner.ended_early(&process, &connection.closed().await).await),
+                None => Err(spawner.ended_early(&process, connection.closed().await).await),
             }
         }
         .boxed()

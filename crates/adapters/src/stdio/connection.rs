@@ -11,7 +11,9 @@ use tokio::sync::{Notify, mpsc};
 
 use super::reader;
 use super::stdin::Stdin;
-use crate::adapter::{AtWork, Begun, HeldCall, HeldCalls, Introduction, Starts};
+use crate::adapter::{
+    AtWork, CallAdmission, HeldCall, HeldCalls, Introduction, ProtocolFault, StartKnowledge, WorkerChannel,
+};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::json::{self, Integers};
 use crate::lines::LineReader;
@@ -80,13 +82,13 @@ impl StdioConnection {
         let writer = tokio::spawn(async move {
             match writing.write_all(&stdin, to_write).await {
                 Ok(()) => drop(writing.stdin().take()),
-                Err(error) => writing.close(&format!("its standard input broke: {error}")),
+                Err(error) => writing.close(ProtocolFault::broke(WorkerChannel::StandardInput, error)),
             }
         });
         let writer = writer.abort_handle();
         tokio::spawn(async move {
-            let reason = reader::read(&reading, &mut lines).await;
-            reading.close(&reason);
+            let fault = reader::read(&reading, &mut lines).await;
+            reading.close(fault);
             // Closing the streams of a faulty worker at once would end the worker, and hide the fault.
             reading.given_up().await;
             writer.abort();
@@ -126,13 +128,13 @@ impl StdioConnection {
         let mut writer = self.writer();
         let mut state = self.state();
         let begun = match &*writer {
-            None => Begun::Refused(call),
+            None => CallAdmission::Refused(call),
             Some(to) => state.calls.begin(call, to.queued + line.len() as u64),
         };
         let is_abandoned = match begun {
-            Begun::ToSend(held) => held.call.is_abandoned(),
-            Begun::Kept => return,
-            Begun::Refused(call) => {
+            CallAdmission::ToSend(held) => held.call.is_abandoned(),
+            CallAdmission::Kept => return,
+            CallAdmission::Refused(call) => {
                 drop(state);
                 drop(writer);
                 return call.give_back();
@@ -209,7 +211,7 @@ impl StdioConnection {
     }
 
     /// Takes a call whose answer has arrived. It is an error of the worker to answer a call that it cannot have read.
-    pub(super) fn take(&self, call: u64) -> Result<Option<(HeldCall<LineEnd>, Duration)>, String> {
+    pub(super) fn take(&self, call: u64) -> Result<Option<(HeldCall<LineEnd>, Duration)>, ProtocolFault> {
         let mut state = self.state();
         state.calls.check_sent(call)?;
         let held = state.calls.take(call);
@@ -220,13 +222,13 @@ impl StdioConnection {
     }
 
     /// Stops sending calls, and records the reason.
-    fn close(&self, reason: &str) {
+    fn close(&self, fault: ProtocolFault) {
         self.state().calls.close();
-        self.closed.close(reason);
+        self.closed.close(fault);
     }
 
     /// Waits until the streams can no longer be used. Returns the reason.
-    pub(super) async fn closed(&self) -> Arc<str> {
+    pub(super) async fn closed(&self) -> ProtocolFault {
         self.closed.reason().await
     }
 
@@ -264,9 +266,9 @@ impl StdioConnection {
 
     /// Gives up all calls. Calls that were certainly not begun go back to the pool; the others are lost. A running
     /// worker may still read what was written, so its starts are unknown.
-    pub(super) fn give_up(&self, starts: Starts) {
+    pub(super) fn give_up(&self, starts: StartKnowledge) {
         let stdin = self.stdin().take();
-        let read = stdin.filter(|_| starts == Starts::Known).and_then(|stdin| stdin.read());
+        let read = stdin.filter(|_| starts == StartKnowledge::Known).and_then(|stdin| stdin.read());
         let mut state = self.state();
         let starts = state.note_read(read);
         let ended = state.calls.end(starts);
@@ -280,10 +282,10 @@ impl StdioConnection {
 impl StdioConnectionState {
     /// Records how many bytes the worker has read. It may have begun every call whose line ends at or before that
     /// position.
-    fn note_read(&mut self, read: Option<u64>) -> Starts {
-        let Some(read) = read else { return Starts::Unknown };
+    fn note_read(&mut self, read: Option<u64>) -> StartKnowledge {
+        let Some(read) = read else { return StartKnowledge::Unknown };
         self.calls.started_where(|line_end| *line_end <= read);
-        Starts::Known
+        StartKnowledge::Known
     }
 }
 

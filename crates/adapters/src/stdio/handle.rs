@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use super::connection::StdioConnection;
 use crate::OnDrop;
 use crate::adapter::timeouts::LAST_ANSWERS;
-use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Starts};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, StartKnowledge};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::value::Encoded;
@@ -65,8 +65,8 @@ impl Handle for StdioHandle {
         self.connection.not_begun()
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
-        async { self.connection.closed().await.to_string() }.boxed()
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
+        async { self.connection.closed().await }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
@@ -74,7 +74,11 @@ impl Handle for StdioHandle {
             // The pool drops this future when its patience runs out, and the calls must be settled nevertheless.
             let _calls = OnDrop(|| {
                 let is_gone = self.process.try_wait().is_some();
-                self.connection.give_up(if is_gone { Starts::Known } else { Starts::Unknown });
+                self.connection.give_up(if is_gone {
+                    StartKnowledge::Known
+                } else {
+                    StartKnowledge::Unknown
+                });
             });
             if reason == Reason::Died {
                 // Answers that the worker gave before it died count. They were already read, or are in the pipe.

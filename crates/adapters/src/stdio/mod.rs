@@ -20,7 +20,7 @@ use tokio::net::unix::pipe;
 use super::lines::LineReader;
 use super::python::ProcessLaunch;
 use super::ready_line::{self, Listens};
-use super::{Adapter, Handle, Program, Spawner, StartError};
+use super::{Adapter, Handle, Program, ProtocolFault, Spawner, StartError};
 use crate::environment::Environment;
 use connection::StdioConnection;
 use handle::StdioHandle;
@@ -70,8 +70,8 @@ impl Adapter for StdioAdapter {
                 None => {}
                 Some(version) if version.as_u64() == Some(PROTOCOL) => {}
                 Some(version) => {
-                    let fault = format!("it speaks protocol {version}, and this engine speaks {PROTOCOL}");
-                    return Err(spawner.fault(fault));
+                    let worker = version.to_string();
+                    return Err(spawner.fault(ProtocolFault::Version { worker, engine: PROTOCOL }));
                 }
             }
             let introduction = said.introduction();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::connection::StdioConnection;
-use crate::adapter::Streamed;
+use crate::adapter::{ItemDelivery, ProtocolFault, WorkerChannel};
 use crate::call::{RemoteError, RemoteErrorKind};
 use crate::json;
 use crate::lines::{Line, LineReader};
@@ -46,13 +46,13 @@ enum ReaderStep {
 }
 
 /// Reads until the output ends. Returns the reason for the end.
-pub(super) async fn read(connection: &StdioConnection, lines: &mut LineReader) -> String {
+pub(super) async fn read(connection: &StdioConnection, lines: &mut LineReader) -> ProtocolFault {
     loop {
         let line = match lines.next().await {
             Ok(Line::Object(line)) => line,
-            Ok(Line::TooLong) => return "it sent a line that is longer than max_frame".into(),
-            Ok(Line::End) => return "it closed its standard output".into(),
-            Err(error) => return format!("its standard output broke: {error}"),
+            Ok(Line::TooLong) => return ProtocolFault::LineTooLong,
+            Ok(Line::End) => return ProtocolFault::Closed(WorkerChannel::StandardOutput),
+            Err(error) => return ProtocolFault::broke(WorkerChannel::StandardOutput, error),
         };
         match hear(connection, &line) {
             Ok(ReaderStep::Message) => {}
@@ -63,7 +63,7 @@ pub(super) async fn read(connection: &StdioConnection, lines: &mut LineReader) -
     }
 }
 
-fn hear(connection: &StdioConnection, line: &[u8]) -> Result<ReaderStep, String> {
+fn hear(connection: &StdioConnection, line: &[u8]) -> Result<ReaderStep, ProtocolFault> {
     let wrong =
         match (connection.integers().first_unreadable(line), serde_json::from_slice::<WorkerLine>(line)) {
             (None, Ok(message)) => return obey(connection, message),
@@ -78,7 +78,7 @@ fn hear(connection: &StdioConnection, line: &[u8]) -> Result<ReaderStep, String>
     Ok(ReaderStep::Log)
 }
 
-fn obey(connection: &StdioConnection, message: WorkerLine) -> Result<ReaderStep, String> {
+fn obey(connection: &StdioConnection, message: WorkerLine) -> Result<ReaderStep, ProtocolFault> {
     let WorkerLine { id, result, error, item, end, progress } = message;
     if result.is_none() && error.is_none() && item.is_none() && !end && progress.is_none() {
         return Ok(ReaderStep::Log);
@@ -110,12 +110,12 @@ fn obey(connection: &StdioConnection, message: WorkerLine) -> Result<ReaderStep,
 fn take_item(connection: &StdioConnection, id: u64, item: Encoded) -> bool {
     let streamed = connection.state().calls.item(id, item);
     match streamed {
-        Streamed::Passed { .. } => true,
-        Streamed::Unasked => {
+        ItemDelivery::Passed { .. } => true,
+        ItemDelivery::Unasked => {
             connection.cancel(id);
             false
         }
-        Streamed::Dropped => false,
+        ItemDelivery::Dropped => false,
     }
 }
 

@@ -18,7 +18,9 @@ use super::hello_frame::Hello;
 use super::reader::{self, ReadyOutcome};
 use super::slate::Slate;
 use crate::adapter::host_tools::HostTools;
-use crate::adapter::{AtEnd, AtWork, Begun, HeldCall, HeldCalls, Starts};
+use crate::adapter::{
+    AtWork, CallAdmission, CallSettlement, HeldCall, HeldCalls, ProtocolFault, StartKnowledge,
+};
 use crate::call::{Call, CallError, CallId, Input, Portion};
 use crate::telemetry::{Event, TraceContext};
 use crate::value::{Encoded, ValueBuilder, ValueError, write};
@@ -131,9 +133,9 @@ impl Connection {
         let writer = tokio::spawn(Arc::clone(self).write_what_is_left()).abort_handle();
         let connection = Arc::clone(self);
         tokio::spawn(async move {
-            let reason = reader::read(&connection, reader).await;
+            let fault = reader::read(&connection, reader).await;
             writer.abort();
-            connection.close(&reason);
+            connection.close(fault);
         });
     }
 
@@ -147,10 +149,10 @@ impl Connection {
         let state = &mut *guard;
         let (number, is_abandoned) = (call.id().get(), call.is_abandoned());
         let written = match state.calls.begin(call, 0) {
-            Begun::ToSend(held) => write_call(&mut state.outbox, &held.call),
+            CallAdmission::ToSend(held) => write_call(&mut state.outbox, &held.call),
             // A worker that broke the protocol may still run and read, so nothing is written.
-            Begun::Kept => return,
-            Begun::Refused(call) => {
+            CallAdmission::Kept => return,
+            CallAdmission::Refused(call) => {
                 // The call was assigned to this worker before the worker's end was known.
                 drop(guard);
                 return call.give_back();
@@ -311,13 +313,13 @@ impl Connection {
     }
 
     /// Stops sending calls, and records the reason.
-    fn close(&self, reason: &str) {
+    fn close(&self, fault: ProtocolFault) {
         self.state().calls.close();
-        self.closed.close(reason);
+        self.closed.close(fault);
     }
 
     /// Waits until the connection can no longer be used. Returns the reason.
-    pub(crate) async fn closed(&self) -> Arc<str> {
+    pub(crate) async fn closed(&self) -> ProtocolFault {
         self.closed.reason().await
     }
 
@@ -349,15 +351,15 @@ impl Connection {
         let mut state = self.state();
         let Ok(started) = self.slate.started() else { return Vec::new() };
         state.calls.started(started.call);
-        state.calls.not_begun(Starts::Known)
+        state.calls.not_begun(StartKnowledge::Known)
     }
 
     /// Gives up all calls. Calls that were certainly not started go back to the pool; the others are lost. `starts`
     /// says whether the slate names all calls that were started and will not change any more.
-    pub(crate) fn give_up(&self, starts: Starts) {
+    pub(crate) fn give_up(&self, starts: StartKnowledge) {
         let started = match starts {
-            Starts::Known => self.slate.started().ok(),
-            Starts::Unknown => None,
+            StartKnowledge::Known => self.slate.started().ok(),
+            StartKnowledge::Unknown => None,
         };
         let mut state = self.state();
         state.tools.end_all();
@@ -366,12 +368,13 @@ impl Connection {
         if let Some(started) = started {
             state.calls.started(started.call);
         }
-        let ended = state.calls.end(if started.is_some() { Starts::Known } else { Starts::Unknown });
+        let ended =
+            state.calls.end(if started.is_some() { StartKnowledge::Known } else { StartKnowledge::Unknown });
         drop(state);
         for (at_end, held) in ended {
             match at_end {
-                AtEnd::GiveBack | AtEnd::Conclude => held.settle(at_end),
-                AtEnd::Lose => self.slate.lose(held, started, self.concurrency),
+                CallSettlement::GiveBack | CallSettlement::Conclude => held.settle(at_end),
+                CallSettlement::Lose => self.slate.lose(held, started, self.concurrency),
             }
         }
     }

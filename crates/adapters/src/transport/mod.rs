@@ -39,6 +39,7 @@ pub(crate) mod fuzzing {
     use bytes::BytesMut;
 
     use super::reader::cut;
+    use crate::adapter::ProtocolFault;
     use crate::worker::Output;
 
     /// Returns the number of frames in the bytes of a worker, or the first fault in them.
@@ -46,7 +47,7 @@ pub(crate) mod fuzzing {
         bytes: &mut BytesMut,
         output: &Output,
         max_frame: usize,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, ProtocolFault> {
         let mut frames = Vec::new();
         cut(bytes, &mut frames, output, max_frame).map(|()| frames.len())
     }

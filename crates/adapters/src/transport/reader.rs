@@ -10,18 +10,18 @@ use tokio::time::Instant;
 use tracing::Level;
 
 use super::connection::{Connection, ConnectionState, Results};
-use super::frame::{FrameKind, HEADER, Header};
+use super::frame::{FrameKind, HEADER, Header, VERSION};
 use super::log_text::{beginning, log_text};
 use super::spans::{self, WorkerSpan, read_trace};
 use super::stacks::StackSignals;
 use super::tools;
-use crate::adapter::{HeldCall, Introduction, Streamed};
+use crate::adapter::{CreditUnit, HeldCall, Introduction, ItemDelivery, ProtocolFault, WorkerChannel};
 use crate::call::{Input, Portion, RemoteError};
 use crate::harmless;
 use crate::logging::somebody_says;
 use crate::telemetry::{self, TraceContext};
 use crate::value::{Encoded, ValueError, write};
-use crate::worker::Output;
+use crate::worker::{Output, OutputStream};
 
 /// The number of bytes to read at a time.
 const READ: usize = 64 * 1024;
@@ -128,7 +128,7 @@ struct ReadFrames {
 }
 
 /// Reads until the connection ends. Returns the reason for the end.
-pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf) -> String {
+pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf) -> ProtocolFault {
     let mut buffer = BytesMut::with_capacity(READ);
     let mut memory = ReadFrames::default();
     loop {
@@ -138,10 +138,10 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf
             buffer.reserve(READ);
         }
         match socket.read_buf(&mut buffer).await {
-            Ok(0) if buffer.is_empty() => return "it closed its socket".into(),
-            Ok(0) => return "it closed its socket in the middle of a frame".into(),
+            Ok(0) if buffer.is_empty() => return ProtocolFault::Closed(WorkerChannel::Socket),
+            Ok(0) => return ProtocolFault::CutFrame,
             Ok(_) => {}
-            Err(error) => return format!("its socket broke: {error}"),
+            Err(error) => return ProtocolFault::broke(WorkerChannel::Socket, error),
         }
         let heard = hear(connection, &mut buffer, &mut memory);
         if let Ok(2..) = heard {
@@ -151,7 +151,7 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf
         }
         connection.end_reading();
         if let Err(fault) = heard {
-            let told = Encoded::encode(&fault);
+            let told = Encoded::encode(&fault.to_string());
             if let Ok(told) = told {
                 connection.send(FrameKind::Fault, 0, &told);
             }
@@ -165,7 +165,7 @@ fn hear(
     connection: &Arc<Connection>,
     buffer: &mut BytesMut,
     heard: &mut ReadFrames,
-) -> Result<usize, String> {
+) -> Result<usize, ProtocolFault> {
     // Without the lock, because decoding may take time.
     let cut = cut(buffer, &mut heard.frames, &connection.output, connection.max_frame);
     let (sorted, told) = {
@@ -199,8 +199,8 @@ pub(super) fn cut(
     frames: &mut Vec<(Header, Incoming)>,
     output: &Output,
     max_frame: usize,
-) -> Result<(), String> {
-    while let Some(header) = Header::peek(buffer, max_frame).map_err(|error| error.to_string())? {
+) -> Result<(), ProtocolFault> {
+    while let Some(header) = Header::peek(buffer, max_frame)? {
         if buffer.len() < HEADER + header.length {
             break;
         }
@@ -212,8 +212,8 @@ pub(super) fn cut(
         } else {
             buffer.split_to(header.length).freeze()
         };
-        let payload = Encoded::from_worker(payload, header.has_bodies, max_frame)
-            .map_err(|error| unreadable(header.kind, &error))?;
+        let payload = Encoded::from_worker(payload, header.has_bodies.into(), max_frame)
+            .map_err(|error| unreadable(header.kind, error))?;
         frames.push((header, decode(header, payload, output)?));
     }
     Ok(())
@@ -225,7 +225,7 @@ fn frame(
     header: Header,
     said: Incoming,
     answers: &mut Answers,
-) -> Result<(), String> {
+) -> Result<(), ProtocolFault> {
     if let Incoming::Result(_) | Incoming::Results(_) | Incoming::End | Incoming::Error(_) = said {
         state.calls.check_sent(header.call)?;
     }
@@ -272,11 +272,11 @@ fn one_answer(
     header: Header,
     outcome: FrameAnswer,
     answers: &mut Answers,
-) -> Result<(), String> {
+) -> Result<(), ProtocolFault> {
     if let Some(held) = state.calls.get(header.call)
         && let Input::Many(_) = held.call.input()
     {
-        return Err(format!("it sent a {:?} for call {}, which is many calls", header.kind, header.call));
+        return Err(ProtocolFault::OneAnswerForMany { call: header.call, kind: header.kind });
     }
     answer(state, header.call, outcome, answers);
     Ok(())
@@ -289,7 +289,7 @@ fn results(
     header: Header,
     entries: Encoded,
     answers: &mut Answers,
-) -> Result<(), String> {
+) -> Result<(), ProtocolFault> {
     let call = header.call;
     let Some(held) = state.calls.get_mut(call) else {
         if somebody_says(Level::DEBUG) {
@@ -298,17 +298,17 @@ fn results(
         return Ok(());
     };
     let Input::Many(inputs) = held.call.input() else {
-        return Err(format!("it sent Results for call {call}, which is one call"));
+        return Err(ProtocolFault::ResultsForOne { call });
     };
-    let count = entries.list_len().map_err(|error| unreadable(header.kind, &error))?;
+    let count = entries.list_len().map_err(|error| unreadable(header.kind, error))?;
     held.data += count;
     if held.data > inputs.len() {
-        return Err(format!("it sent {} results for the {} of call {call}", held.data, inputs.len()));
+        return Err(ProtocolFault::TooManyResults { call, results: held.data, inputs: inputs.len() });
     }
     if !header.has_more {
         answer(state, call, FrameAnswer::Value(entries), answers);
     } else if count == 0 {
-        return Err(format!("it sent empty Results for call {call}, and more to follow"));
+        return Err(ProtocolFault::EmptyResults { call });
     } else {
         held.call.send_item(entries);
         // A result proves that the call was started, whatever the slate says.
@@ -317,38 +317,35 @@ fn results(
     Ok(())
 }
 
-fn item(state: &mut ConnectionState, call: u64, item: Encoded) -> Result<(), String> {
+fn item(state: &mut ConnectionState, call: u64, item: Encoded) -> Result<(), ProtocolFault> {
     match state.calls.item(call, item) {
-        Streamed::Passed { unread } => {
+        ItemDelivery::Passed { unread } => {
             let credit = state.calls.get(call).and_then(|held| held.call.stream_credit());
             if let Some(credit) = credit
                 && unread.reaches(credit)
             {
-                let what = if unread.items >= credit.items { "items" } else { "bytes" };
-                return Err(format!("it sent more {what} for call {call} than it had credit for"));
+                let unit = if unread.items >= credit.items { CreditUnit::Items } else { CreditUnit::Bytes };
+                return Err(ProtocolFault::CreditExceeded { call, unit });
             }
         }
-        Streamed::Unasked => state.outbox.frame(FrameKind::Cancel, call, |out| write::uint(out, 1)),
-        Streamed::Dropped => {}
+        ItemDelivery::Unasked => state.outbox.frame(FrameKind::Cancel, call, |out| write::uint(out, 1)),
+        ItemDelivery::Dropped => {}
     }
     Ok(())
 }
 
-fn ready(state: &mut ConnectionState, message: ReadyMessage) -> Result<(), String> {
-    if message.protocol != u32::from(super::frame::VERSION) {
-        return Err(format!(
-            "it speaks protocol {}, and this engine speaks {}",
-            message.protocol,
-            super::frame::VERSION
-        ));
+fn ready(state: &mut ConnectionState, message: ReadyMessage) -> Result<(), ProtocolFault> {
+    if message.protocol != u32::from(VERSION) {
+        let worker = message.protocol.to_string();
+        return Err(ProtocolFault::Version { worker, engine: VERSION.into() });
     }
-    let waiting = state.ready.take().ok_or("it reported twice that it is ready")?;
+    let waiting = state.ready.take().ok_or(ProtocolFault::ReadyTwice)?;
     let _ = waiting.send(ReadyOutcome::Yes(message));
     Ok(())
 }
 
-fn not_started(state: &mut ConnectionState, error: RemoteError) -> Result<(), String> {
-    let waiting = state.ready.take().ok_or("it sent an error that belongs to no call")?;
+fn not_started(state: &mut ConnectionState, error: RemoteError) -> Result<(), ProtocolFault> {
+    let waiting = state.ready.take().ok_or(ProtocolFault::ErrorWithoutCall)?;
     let _ = waiting.send(ReadyOutcome::Failed(error));
     Ok(())
 }
@@ -373,8 +370,8 @@ pub(super) enum Incoming {
 }
 
 /// Decodes a frame. Logs go to the output at once. An error is the fault of the worker.
-fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming, String> {
-    let unreadable = |error: ValueError| unreadable(header.kind, &error);
+fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming, ProtocolFault> {
+    let unreadable = |error: ValueError| unreadable(header.kind, error);
     Ok(match header.kind {
         FrameKind::Result => Incoming::Result(payload),
         FrameKind::Results => Incoming::Results(payload),
@@ -391,7 +388,7 @@ fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming,
         FrameKind::Log => {
             let (level, text, fields): (String, String, Encoded) =
                 payload.decode_within(LITTLE).map_err(unreadable)?;
-            output.text("log", &log_text(&level, &text, Some(&fields)).map_err(unreadable)?);
+            output.text(OutputStream::Log, &log_text(&level, &text, Some(&fields)).map_err(unreadable)?);
             Incoming::Nothing
         }
         FrameKind::HostCall => {
@@ -410,7 +407,7 @@ fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming,
         FrameKind::Pong | FrameKind::Bye => Incoming::Nothing,
         FrameKind::Fault => {
             let text: String = payload.decode_within(LITTLE).map_err(unreadable)?;
-            return Err(format!("it rejects what it was sent: {}", harmless(beginning(&text, FAULT))));
+            return Err(ProtocolFault::Rejection(harmless(beginning(&text, FAULT)).into_owned()));
         }
         FrameKind::Hello
         | FrameKind::Call
@@ -423,11 +420,11 @@ fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming,
         | FrameKind::HostError
         | FrameKind::HostItem
         | FrameKind::HostEnd => {
-            return Err(format!("it sent a frame of kind {:?}, which only the host may send", header.kind));
+            return Err(ProtocolFault::HostFrame(header.kind));
         }
     })
 }
 
-fn unreadable(kind: FrameKind, error: &ValueError) -> String {
-    format!("it sent a frame of kind {kind:?} that cannot be read: {error}")
+fn unreadable(kind: FrameKind, error: ValueError) -> ProtocolFault {
+    ProtocolFault::UnreadableFrame { kind, error }
 }

@@ -5,8 +5,9 @@ use std::sync::{Arc, MutexGuard};
 use super::connection::{Connection, ConnectionState};
 use super::frame::FrameKind;
 use super::reader::HostCall;
+use crate::adapter::ProtocolFault;
 use crate::adapter::host_tools::{
-    MOST_TOOL_CALLS, Then, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, encode,
+    MOST_TOOL_CALLS, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, ToolRunState, encode,
 };
 use crate::call::Portion;
 use crate::value::{Encoded, ValueBuilder, ValueError, write};
@@ -24,14 +25,14 @@ pub(super) fn host_call(
     call: u64,
     asked: HostCall,
     bytes: usize,
-) -> Result<(), String> {
+) -> Result<(), ProtocolFault> {
     let HostCall { id, tool, args, options } = asked;
     let admission = state.tools.admit(id, bytes, connection.max_frame)?;
     let Some(held) = state.calls.get(call) else { return Ok(()) };
     if let ToolAdmission::Refused(reason) = admission {
         state.refusals += 1;
         if state.refusals > MOST_REFUSALS {
-            return Err("it asks for tools without end, and does not read the answers".into());
+            return Err(ProtocolFault::UnreadRefusals);
         }
         if let Some(((kind, payload), ..)) = encode(&**connection, id, &ToolReply::Error(reason)) {
             state.outbox.value_frame(kind, call, &payload);
@@ -40,7 +41,7 @@ pub(super) fn host_call(
     }
     let answer = held.call.ask_within(&tool, args, options.trace());
     let stream = options.stream.map(|(items, bytes)| Portion { items, bytes });
-    state.tools.start(connection, ToolRequest { call, id, bytes, stream }, answer);
+    state.tools.start(connection, ToolRequest::new(call, id, bytes).stream(stream), answer);
     Ok(())
 }
 
@@ -85,14 +86,20 @@ impl ToolLink for Connection {
         drop(self.room().await);
     }
 
-    async fn deliver(&self, run: ToolRunId, (kind, payload): Self::Frame, _bytes: usize, then: Then) -> Then {
+    async fn deliver(
+        &self,
+        run: ToolRunId,
+        (kind, payload): Self::Frame,
+        _bytes: usize,
+        next: ToolRunState,
+    ) -> ToolRunState {
         let mut state = self.room().await;
-        if !state.tools.may_send(run, then) {
-            return Then::IsOver;
+        if !state.tools.may_send(run, next) {
+            return ToolRunState::IsOver;
         }
         state.outbox.value_frame(kind, run.call, &payload);
         self.see_to_outbox(state, true);
-        then
+        next
     }
 }
 

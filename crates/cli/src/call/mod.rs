@@ -16,7 +16,7 @@ use snakepit::environment::Environment;
 use tokio::runtime::Builder;
 
 use crate::env::progress::{self, WithoutTerminal};
-use crate::shared::failure::CliFailure;
+use crate::shared::failure::{CliFailure, FailureFormat};
 use crate::shared::interrupts::{Interrupts, WatchedSources};
 use crate::shared::options::StateDirOption;
 use crate::shared::target::{CallTarget, WireAdapter};
@@ -78,7 +78,7 @@ const HELP: &str = include_str!("help.txt");
 
 /// Makes the call and returns the exit status.
 pub(crate) fn run(args: &CallArgs) -> u8 {
-    attempt(args).unwrap_or_else(|failure| failure.report(args.json))
+    attempt(args).unwrap_or_else(|failure| failure.report(FailureFormat::of_option(args.json)))
 }
 
 fn attempt(args: &CallArgs) -> Result<u8, CliFailure> {

@@ -20,7 +20,7 @@ use super::result_writer::ResultWriter;
 use crate::shared::display::ProgressDisplay;
 use crate::shared::engine;
 use crate::shared::exit_status::SUCCESS;
-use crate::shared::failure::{CliFailure, chain};
+use crate::shared::failure::{CliFailure, FailureFormat, chain};
 use crate::shared::interrupts::{Interrupt, Interrupts};
 use crate::shared::target::CallTarget;
 
@@ -118,7 +118,7 @@ impl CallRun<'_> {
     /// Reports a failure at once, because stopping the worker may take a moment.
     fn report(&self, failure: &CliFailure) -> u8 {
         self.display.finish();
-        failure.report(self.args.json)
+        failure.report(FailureFormat::of_option(self.args.json))
     }
 
     async fn one(

@@ -149,7 +149,7 @@ fn tiers(probe: &Probe) -> Vec<Check> {
         Ok(()) => ok(promise),
         Err(why) => no(why.clone()),
     };
-    let tiers = probe.tiers.iter().map(|(tier, works)| (tier.name(), tried(works, promise(*tier))));
+    let tiers = probe.tiers.iter().map(|found| (found.tier.name(), tried(&found.works, promise(found.tier))));
     let auto = tried(&probe.auto, "the default: a program was started and ended this way");
     let cgroup = match &probe.cgroup {
         Ok(path) => ok(format!("backs the tiers up, below {}", path.display())),

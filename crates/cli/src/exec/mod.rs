@@ -18,7 +18,7 @@ use snakepit::custody::{
 };
 
 use crate::shared::duration;
-use crate::shared::failure::CliFailure;
+use crate::shared::failure::{CliFailure, FailureFormat};
 use crate::shared::options::StateDirOption;
 use crate::shared::output;
 use job_signals::JobSignals;
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &ExecArgs) -> u8 {
         Ok(report) => report.conclude(args.json),
         Err(failure) => {
             let text = failure.text().into();
-            failure.json(text).report(args.json)
+            failure.json(text).report(FailureFormat::of_option(args.json))
         }
     }
 }

@@ -74,9 +74,9 @@ impl LoopRun<'_> {
     }
 
     async fn show(&self, rows: &mut [LoopRow], group: &LoopGroup) -> std::convert::Infallible {
-        group.control().until_running(true).await;
+        group.control().until_running().await;
         for member in group.loops() {
-            member.control().until_running(true).await;
+            member.control().until_running().await;
         }
         let usual = if self.is_for_terminal() { TABLE_INTERVAL } else { LINE_INTERVAL };
         let mut ticks = tokio::time::interval(self.args.every.unwrap_or(usual));

@@ -222,7 +222,7 @@ fn rate(text: &str) -> Result<Option<RateLimit>, String> {
         "s" | "m" | "h" => duration::parse(&format!("1{per}"))?,
         per => duration::parse(per)?,
     };
-    Ok(Some(RateLimit { messages, per }))
+    Ok(Some(RateLimit::new(messages, per)))
 }
 
 /// The number of messages and the size of the file.

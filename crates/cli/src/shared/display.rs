@@ -242,7 +242,9 @@ mod tests {
             (4, None, "a narrow one", "a na"),
         ] {
             let (display, terminal) = display(width);
-            display.progress(&Progress { fraction, text: Some(text.into()) });
+            let mut progress = Progress::default();
+            (progress.fraction, progress.text) = (fraction, Some(text.into()));
+            display.progress(&progress);
             assert_eq!(terminal.contents().trim_end_matches("too").trim_end(), shown);
         }
     }
@@ -252,7 +254,9 @@ mod tests {
         let (display, terminal) = display(80);
         display.table(&["table".to_owned(), "row".to_owned()]);
         display.worker_bar("w-1", "first");
-        display.progress(&Progress { fraction: None, text: Some("progress".into()) });
+        let mut progress = Progress::default();
+        progress.text = Some("progress".into());
+        display.progress(&progress);
         display.worker_bar("w-2", "second");
         assert_eq!(terminal.contents(), "[w-1] first\n[w-2] second\nprogress\ntable\nrow");
         display.worker_bar("w-1", "again");

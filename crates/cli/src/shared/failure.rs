@@ -11,6 +11,22 @@ use crate::shared::output;
 
 const OTHER_STATE_DIR: &str = "choose another state directory with --state-dir or SNAKEPIT_STATE_DIR";
 
+/// How a failure is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FailureFormat {
+    /// As text.
+    Text,
+    /// As text, and as a line of JSON for programs.
+    TextAndJson,
+}
+
+impl FailureFormat {
+    /// Returns the format that the option `--json` asks for.
+    pub(crate) fn of_option(json: bool) -> Self {
+        if json { Self::TextAndJson } else { Self::Text }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct CliFailure {
     status: u8,
@@ -76,10 +92,10 @@ impl CliFailure {
         format!("{}{hint}", self.text)
     }
 
-    /// Prints the failure on stderr, for programs as a line of JSON as well, and returns the exit status.
-    pub(crate) fn report(&self, json: bool) -> u8 {
+    /// Prints the failure on stderr, and returns the exit status.
+    pub(crate) fn report(&self, format: FailureFormat) -> u8 {
         let mut text = format!("snakepit: {}\n", self.message());
-        if json {
+        if format == FailureFormat::TextAndJson {
             let error = self.json.clone().unwrap_or_else(|| json!({ "message": self.text }));
             text.push_str(&output::json(&json!({ "status": self.status, "error": error })));
         }

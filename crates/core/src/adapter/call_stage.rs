@@ -15,7 +15,7 @@ pub enum CallStage {
 
 /// Whether the adapter has reported to `HeldCalls::started` every call that the worker has begun or will begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Starts {
+pub enum StartKnowledge {
     /// All of them, because the worker announces what it begins, or because the host sees what the worker reads. When
     /// the worker ends, this holds only if its process is gone: a live process may still begin what it was sent.
     Known,
@@ -25,7 +25,7 @@ pub enum Starts {
 
 /// What happens to a call when its worker ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AtEnd {
+pub enum CallSettlement {
     /// Another worker gets the call, because this one has certainly not begun it.
     GiveBack,
     /// The call fails because its worker ended.
@@ -36,11 +36,13 @@ pub enum AtEnd {
 
 impl CallStage {
     /// Returns what happens to a call in this stage when its worker ends.
-    pub fn at_end(self, starts: Starts) -> AtEnd {
+    pub fn at_end(self, starts: StartKnowledge) -> CallSettlement {
         match (self, starts) {
-            (Self::Unsent, Starts::Known | Starts::Unknown) | (Self::Sent, Starts::Known) => AtEnd::GiveBack,
-            (Self::Sent, Starts::Unknown) | (Self::Started, Starts::Known | Starts::Unknown) => AtEnd::Lose,
-            (Self::GivenUp, Starts::Known | Starts::Unknown) => AtEnd::Conclude,
+            (Self::Unsent, StartKnowledge::Known | StartKnowledge::Unknown)
+            | (Self::Sent, StartKnowledge::Known) => CallSettlement::GiveBack,
+            (Self::Sent, StartKnowledge::Unknown)
+            | (Self::Started, StartKnowledge::Known | StartKnowledge::Unknown) => CallSettlement::Lose,
+            (Self::GivenUp, StartKnowledge::Known | StartKnowledge::Unknown) => CallSettlement::Conclude,
         }
     }
 }

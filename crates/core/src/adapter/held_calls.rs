@@ -23,14 +23,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{AtEnd, AtWork, CallStage, Credit, IdMap, Starts};
+use super::{AtWork, CallSettlement, CallStage, Credit, IdMap, ProtocolFault, StartKnowledge};
 use crate::call::{Call, CallId, Portion, RemoteError};
 use crate::value::Encoded;
 
 /// The result of [`HeldCalls::begin`].
 #[derive(Debug)]
 #[must_use = "a refused call must be given back"]
-pub enum Begun<'a, T> {
+pub enum CallAdmission<'a, T> {
     /// The worker holds the call: send it now.
     ToSend(&'a mut HeldCall<T>),
     /// Nothing can be sent to the worker any more. The call is kept unsent until the worker ends. If it were given back
@@ -42,7 +42,7 @@ pub enum Begun<'a, T> {
 
 /// The result of [`HeldCalls::item`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Streamed {
+pub enum ItemDelivery {
     /// The caller has the item.
     Passed {
         /// The amount that the caller had not read before this item. Once it reaches the call's credit, the worker has
@@ -120,11 +120,11 @@ impl<T> HeldCall<T> {
     }
 
     /// Does with the call what [`CallStage::at_end`] decided.
-    pub fn settle(self, at_end: AtEnd) {
+    pub fn settle(self, at_end: CallSettlement) {
         match at_end {
-            AtEnd::GiveBack => self.call.give_back(),
-            AtEnd::Lose => drop(self.call),
-            AtEnd::Conclude => self.conclude(),
+            CallSettlement::GiveBack => self.call.give_back(),
+            CallSettlement::Lose => drop(self.call),
+            CallSettlement::Conclude => self.conclude(),
         }
     }
 }
@@ -134,7 +134,7 @@ impl<T> HeldCall<T> {
 /// ```
 /// use std::sync::{Mutex, PoisonError};
 ///
-/// use snakepit::adapter::{Begun, HeldCalls, Starts};
+/// use snakepit::adapter::{CallAdmission, HeldCalls, StartKnowledge};
 /// use snakepit::call::Call;
 /// use snakepit::value::Encoded;
 /// use snakepit::RemoteError;
@@ -145,12 +145,12 @@ impl<T> HeldCall<T> {
 ///     fn execute(&self, call: Call) {
 ///         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
 ///         match calls.begin(call, ()) {
-///             Begun::ToSend(held) => {
+///             CallAdmission::ToSend(held) => {
 ///                 println!("to the worker: {} {}", held.call.id(), held.call.command());
 ///                 calls.all_sent();
 ///             }
-///             Begun::Kept => {}
-///             Begun::Refused(call) => {
+///             CallAdmission::Kept => {}
+///             CallAdmission::Refused(call) => {
 ///                 drop(calls);
 ///                 call.give_back();
 ///             }
@@ -165,7 +165,7 @@ impl<T> HeldCall<T> {
 ///     }
 ///
 ///     fn terminate(&self) {
-///         let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner).end(Starts::Unknown);
+///         let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner).end(StartKnowledge::Unknown);
 ///         ended.settle();
 ///     }
 /// }
@@ -204,9 +204,9 @@ impl<T> HeldCalls<T> {
     }
 
     /// Adds a call for the worker.
-    pub fn begin(&mut self, call: Call, data: T) -> Begun<'_, T> {
+    pub fn begin(&mut self, call: Call, data: T) -> CallAdmission<'_, T> {
         if self.is_leaving {
-            return Begun::Refused(call);
+            return CallAdmission::Refused(call);
         }
         let starts_work = self.calls.is_empty();
         let since = (starts_work || self.concurrency > 1).then(Instant::now);
@@ -219,7 +219,7 @@ impl<T> HeldCalls<T> {
         let held =
             HeldCall { call, data, turn, since, stage: CallStage::Unsent, streams_unasked: false, rare };
         let held = self.calls.entry(number).insert_entry(held).into_mut();
-        if self.is_closed { Begun::Kept } else { Begun::ToSend(held) }
+        if self.is_closed { CallAdmission::Kept } else { CallAdmission::ToSend(held) }
     }
 
     /// Records that this call is being sent to the worker, or was. Returns false if the call must not be sent, because
@@ -314,25 +314,25 @@ impl<T> HeldCalls<T> {
     /// Checks that the worker may answer this call. The error is the fault of a worker that guesses the numbers of
     /// calls. Each of its answers would free a place for another call, and the output to the worker would grow without
     /// limit.
-    pub fn check_sent(&self, number: u64) -> Result<(), String> {
+    pub fn check_sent(&self, number: u64) -> Result<(), ProtocolFault> {
         match self.stage(number) {
-            Some(CallStage::Unsent) => Err(format!("it answered call {number} before it was sent")),
+            Some(CallStage::Unsent) => Err(ProtocolFault::UnsentAnswer { call: number }),
             Some(CallStage::Sent | CallStage::Started | CallStage::GivenUp) | None => Ok(()),
         }
     }
 
     /// Passes an item of a stream to the caller, and charges it to the call's credit.
-    pub fn item(&mut self, number: u64, item: Encoded) -> Streamed {
-        let Some(held) = self.calls.get_mut(&number) else { return Streamed::Dropped };
+    pub fn item(&mut self, number: u64, item: Encoded) -> ItemDelivery {
+        let Some(held) = self.calls.get_mut(&number) else { return ItemDelivery::Dropped };
         if held.call.stream_credit().is_none() {
             // The mistake fails only this call.
             let is_first = !std::mem::replace(&mut held.streams_unasked, true);
-            return if is_first { Streamed::Unasked } else { Streamed::Dropped };
+            return if is_first { ItemDelivery::Unasked } else { ItemDelivery::Dropped };
         }
         if let Some(credit) = held.credit() {
             credit.spend(item.payload_len());
         }
-        Streamed::Passed { unread: held.call.send_item(item) }
+        ItemDelivery::Passed { unread: held.call.send_item(item) }
     }
 
     /// Returns the credit of a call's stream, for an adapter that holds the stream back itself. Returns `None` if the
@@ -376,8 +376,8 @@ impl<T> HeldCalls<T> {
     }
 
     /// Returns the calls that the worker has certainly not begun by now.
-    pub fn not_begun(&self, starts: Starts) -> Vec<CallId> {
-        let waits = |held: &&HeldCall<T>| self.stage_of(held).at_end(starts) == AtEnd::GiveBack;
+    pub fn not_begun(&self, starts: StartKnowledge) -> Vec<CallId> {
+        let waits = |held: &&HeldCall<T>| self.stage_of(held).at_end(starts) == CallSettlement::GiveBack;
         self.calls.values().filter(waits).map(|held| held.call.id()).collect()
     }
 
@@ -443,7 +443,7 @@ impl<T> HeldCalls<T> {
     }
 
     /// Removes all calls of a worker that has ended, and decides what happens to each.
-    pub fn end(&mut self, starts: Starts) -> EndedCalls<T> {
+    pub fn end(&mut self, starts: StartKnowledge) -> EndedCalls<T> {
         (self.is_closed, self.is_leaving) = (true, true);
         self.release_streams();
         let calls = std::mem::take(&mut self.calls);
@@ -457,7 +457,7 @@ impl<T> HeldCalls<T> {
 /// The calls of a worker that has ended, in the order in which they began, and what happens to each.
 #[derive(Debug)]
 #[must_use = "these calls must be settled, without the adapter's lock"]
-pub struct EndedCalls<T>(std::vec::IntoIter<(AtEnd, HeldCall<T>)>);
+pub struct EndedCalls<T>(std::vec::IntoIter<(CallSettlement, HeldCall<T>)>);
 
 impl<T> EndedCalls<T> {
     /// Settles each call as was decided for it.
@@ -467,7 +467,7 @@ impl<T> EndedCalls<T> {
 }
 
 impl<T> Iterator for EndedCalls<T> {
-    type Item = (AtEnd, HeldCall<T>);
+    type Item = (CallSettlement, HeldCall<T>);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0.next()

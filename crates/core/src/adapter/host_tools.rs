@@ -13,8 +13,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use tokio::task::AbortHandle;
 
-use super::Credit;
-use super::IdMap;
+use super::{Credit, IdMap, ProtocolFault};
 use crate::call::{Portion, RemoteError, RemoteErrorKind};
 use crate::tool::ToolAnswer;
 use crate::value::{Encoded, ValueError};
@@ -46,8 +45,8 @@ pub trait ToolLink: Send + Sync + 'static {
         run: ToolRunId,
         frame: Self::Frame,
         bytes: usize,
-        then: Then,
-    ) -> impl Future<Output = Then> + Send;
+        state: ToolRunState,
+    ) -> impl Future<Output = ToolRunState> + Send;
 }
 
 /// An answer of a tool, or a part of it.
@@ -65,7 +64,7 @@ pub enum ToolReply {
 
 /// Whether a tool call goes on after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Then {
+pub enum ToolRunState {
     /// More follows.
     GoesOn,
     /// Nothing follows.
@@ -85,6 +84,8 @@ pub struct ToolRunId {
 
 /// A worker's request for a tool.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+#[must_use]
 pub struct ToolRequest {
     /// The call that uses the tool.
     pub call: u64,
@@ -94,6 +95,19 @@ pub struct ToolRequest {
     pub bytes: usize,
     /// The first credit, if the worker takes a stream.
     pub stream: Option<Portion>,
+}
+
+impl ToolRequest {
+    /// Creates a request of this many bytes that takes one value.
+    pub fn new(call: u64, id: u64, bytes: usize) -> Self {
+        Self { call, id, bytes, stream: None }
+    }
+
+    /// Sets the first credit of a worker that takes a stream. `None` means that it takes one value.
+    pub fn stream(mut self, first: Option<Portion>) -> Self {
+        self.stream = first;
+        self
+    }
 }
 
 /// The decision whether a tool call may begin.
@@ -123,13 +137,11 @@ pub struct HostTools {
 
 impl HostTools {
     /// Decides whether another tool call may begin. The error is the fault of the worker.
-    pub fn admit(&self, id: u64, bytes: usize, max_frame: usize) -> Result<ToolAdmission, String> {
+    pub fn admit(&self, id: u64, bytes: usize, max_frame: usize) -> Result<ToolAdmission, ProtocolFault> {
         if self.runs.contains_key(&id) {
             // The worker would take an error with this id for the answer to its first tool call, so the second one
             // alone cannot be refused.
-            return Err(format!(
-                "it asked for a tool with the id {id}, which it uses for another tool call under way"
-            ));
+            return Err(ProtocolFault::ToolIdInUse { id });
         }
         let most_bytes = max_frame.max(MOST_BYTES);
         let reason = if self.runs.len() >= MOST_TOOL_CALLS {
@@ -167,11 +179,11 @@ impl HostTools {
 
     /// Reports whether a run may still send an answer, that is, whether its answers are still wanted. The last answer
     /// ends the run.
-    pub fn may_send(&mut self, run: ToolRunId, then: Then) -> bool {
+    pub fn may_send(&mut self, run: ToolRunId, state: ToolRunState) -> bool {
         let is_under_way = self.runs.get(&run.id).is_some_and(|known| known.number == run.number);
-        match then {
-            Then::IsOver if is_under_way => drop(self.remove(run.id)),
-            Then::IsOver | Then::GoesOn => {}
+        match state {
+            ToolRunState::IsOver if is_under_way => drop(self.remove(run.id)),
+            ToolRunState::IsOver | ToolRunState::GoesOn => {}
         }
         is_under_way
     }
@@ -221,15 +233,15 @@ impl HostTools {
 
 /// Encodes an answer that fits, or an error in place of an answer that cannot be sent. Returns `None` if neither can be
 /// encoded.
-pub fn encode<L: ToolLink>(link: &L, id: u64, reply: &ToolReply) -> Option<(L::Frame, usize, Then)> {
+pub fn encode<L: ToolLink>(link: &L, id: u64, reply: &ToolReply) -> Option<(L::Frame, usize, ToolRunState)> {
     let most = link.max_frame();
     let error = match (link.encode(id, reply), reply) {
         (Ok((frame, bytes)), _) if bytes <= most => {
-            let then = match reply {
-                ToolReply::Item(_) => Then::GoesOn,
-                ToolReply::Value(_) | ToolReply::End | ToolReply::Error(_) => Then::IsOver,
+            let state = match reply {
+                ToolReply::Item(_) => ToolRunState::GoesOn,
+                ToolReply::Value(_) | ToolReply::End | ToolReply::Error(_) => ToolRunState::IsOver,
             };
-            return Some((frame, bytes, then));
+            return Some((frame, bytes, state));
         }
         // Only the beginning of an error that is too long is sent.
         (_, ToolReply::Error(error)) => {
@@ -246,7 +258,7 @@ pub fn encode<L: ToolLink>(link: &L, id: u64, reply: &ToolReply) -> Option<(L::F
         }
     };
     let (frame, bytes) = link.encode(id, &ToolReply::Error(error)).ok()?;
-    Some((frame, bytes, Then::IsOver))
+    Some((frame, bytes, ToolRunState::IsOver))
 }
 
 /// Sends the answers of one run of a tool.
@@ -262,8 +274,8 @@ impl<L: ToolLink> Asker<L> {
         let last = match (outcome, &self.credit) {
             (Ok(ToolAnswer::Value(value)), None) => ToolReply::Value(value),
             (Ok(ToolAnswer::Value(value)), Some(_)) => match self.send(ToolReply::Item(value)).await {
-                Then::GoesOn => ToolReply::End,
-                Then::IsOver => return,
+                ToolRunState::GoesOn => ToolReply::End,
+                ToolRunState::IsOver => return,
             },
             (Ok(ToolAnswer::Stream(_)), None) => ToolReply::Error(RemoteError::new(
                 RemoteErrorKind::Streaming,
@@ -274,8 +286,8 @@ impl<L: ToolLink> Asker<L> {
                 self.link.wait_for_room().await;
                 match items.next().await {
                     Some(Ok(item)) => match self.send(ToolReply::Item(item)).await {
-                        Then::GoesOn => {}
-                        Then::IsOver => return,
+                        ToolRunState::GoesOn => {}
+                        ToolRunState::IsOver => return,
                     },
                     Some(Err(error)) => break ToolReply::Error(error),
                     None => break ToolReply::End,
@@ -287,13 +299,13 @@ impl<L: ToolLink> Asker<L> {
     }
 
     /// Sends an answer. An item that cannot be sent is replaced by an error, which ends the stream.
-    async fn send(&self, reply: ToolReply) -> Then {
-        let Some((frame, bytes, then)) = encode(&*self.link, self.run.id, &reply) else {
-            return Then::IsOver;
+    async fn send(&self, reply: ToolReply) -> ToolRunState {
+        let Some((frame, bytes, state)) = encode(&*self.link, self.run.id, &reply) else {
+            return ToolRunState::IsOver;
         };
         if let Some(credit) = &self.credit {
             credit.spend(bytes);
         }
-        self.link.deliver(self.run, frame, bytes, then).await
+        self.link.deliver(self.run, frame, bytes, state).await
     }
 }

@@ -10,6 +10,7 @@ mod credit;
 mod held_calls;
 pub mod host_tools;
 mod id_map;
+mod protocol_fault;
 mod spawner;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -22,11 +23,12 @@ use std::time::Duration;
 use futures_util::future::{self, BoxFuture};
 use serde::Deserialize;
 
-pub use call_stage::{AtEnd, CallStage, Starts};
+pub use call_stage::{CallSettlement, CallStage, StartKnowledge};
 pub use credit::Credit;
-pub use held_calls::{Begun, EndedCalls, HeldCall, HeldCalls, Streamed};
+pub use held_calls::{CallAdmission, EndedCalls, HeldCall, HeldCalls, ItemDelivery};
 pub use id_map::IdMap;
-pub use spawner::{Awaited, Spawner, StartError};
+pub use protocol_fault::{BadHeader, CreditUnit, FrameKind, ProtocolFault, WorkerChannel};
+pub use spawner::{ReadinessHint, Spawner, StartError};
 
 use tokio::time::Instant;
 
@@ -162,7 +164,7 @@ pub trait Handle: Send + Sync + 'static {
 
     /// Completes with the reason when the worker can no longer be called. The end of its process need not be reported
     /// here.
-    fn broken(&self) -> BoxFuture<'_, String> {
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
         Box::pin(future::pending())
     }
 
@@ -175,6 +177,7 @@ pub trait Handle: Send + Sync + 'static {
 
 /// A call that a worker is executing.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct AtWork {
     /// The call.
     pub call: CallId,
@@ -187,6 +190,7 @@ pub struct AtWork {
 /// What a worker declares about itself when it becomes ready.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Introduction {
     /// The commands that it serves.
     pub commands: Vec<String>,
@@ -215,7 +219,37 @@ pub fn is_reserved(name: &str) -> bool {
     name.starts_with(RESERVED)
 }
 
+impl AtWork {
+    /// Creates the entry of a call that a worker began at this time.
+    pub fn new(call: CallId, command: impl Into<Arc<str>>, since: Instant) -> Self {
+        Self { call, command: command.into(), since }
+    }
+}
+
 impl Introduction {
+    /// Creates the introduction of a worker that serves these commands.
+    pub fn new(commands: Vec<String>) -> Self {
+        Self { commands, ..Self::default() }
+    }
+
+    /// Sets the language and its version.
+    pub fn language(mut self, language: impl Into<String>) -> Self {
+        self.language = language.into();
+        self
+    }
+
+    /// Sets the version of the SDK.
+    pub fn sdk(mut self, version: impl Into<String>) -> Self {
+        self.sdk = version.into();
+        self
+    }
+
+    /// Sets the features, as defined by the protocol of the adapter.
+    pub fn features(mut self, features: Vec<String>) -> Self {
+        self.features = features;
+        self
+    }
+
     /// Reports whether a command belongs to the engine and is not served by the worker. With such commands, the engine
     /// checks whether the worker is healthy, or reports the end of a session. Answer such a call with
     /// [`Encoded::nil`](crate::value::Encoded::nil).
@@ -235,6 +269,7 @@ pub enum CancelStage {
 
 /// The reason why a worker is ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Reason {
     /// The pool stops or shrinks.
     Stopped,
@@ -243,7 +278,7 @@ pub enum Reason {
     /// Its process has ended.
     Died,
     /// It can no longer be called.
-    Broken(String),
+    Broken(ProtocolFault),
     /// It did not give up a call that was cancelled.
     Stubborn(CallId),
     /// It has a call, and has shown no sign of life for this time.

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use super::ProtocolFault;
 use crate::RemoteError;
 use crate::custody::{self, Command, ExitStatus, Run, WorkerId};
 use crate::environment::{EnvironmentError, HelperRunner};
 use crate::hardware::{GpuError, Variable, given};
 use crate::value::ValueError;
-use crate::worker::Output;
+use crate::worker::{Output, OutputStream};
 
 /// Why a worker did not start.
 ///
@@ -52,7 +53,7 @@ pub enum StartError {
         /// The time that it had.
         after: Duration,
         /// What its adapter was waiting for, if known.
-        awaited: Option<Awaited>,
+        awaited: Option<ReadinessHint>,
         /// The last lines that it printed.
         output: Vec<String>,
     },
@@ -90,7 +91,7 @@ pub enum StartError {
         /// The worker.
         worker: WorkerId,
         /// The violation.
-        fault: String,
+        fault: ProtocolFault,
         /// The last lines that the worker printed.
         output: Vec<String>,
     },
@@ -156,20 +157,20 @@ pub enum StartError {
 
 /// What an adapter waits for while a worker starts. If it does not come in time, the error says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Awaited {
+pub struct ReadinessHint {
     /// What is missing: `no ready line came`.
     pub missing: String,
     /// What a person can do about it.
     pub way_out: String,
 }
 
-fn never_ready(awaited: Option<&Awaited>, output: &[String]) -> String {
+fn never_ready(awaited: Option<&ReadinessHint>, output: &[String]) -> String {
     match awaited {
         None => shown(output),
-        Some(Awaited { missing, way_out }) if output.is_empty() => {
+        Some(ReadinessHint { missing, way_out }) if output.is_empty() => {
             format!(": {missing}; it printed nothing\n{way_out}")
         }
-        Some(Awaited { missing, way_out }) => format!(": {missing}{}\n{way_out}", shown(output)),
+        Some(ReadinessHint { missing, way_out }) => format!(": {missing}{}\n{way_out}", shown(output)),
     }
 }
 
@@ -227,7 +228,7 @@ pub struct Spawner {
     will_be_at_terminal: bool,
     process: Arc<OnceLock<custody::WorkerProcess>>,
     /// What the adapter is waiting for.
-    awaited: Arc<Mutex<Option<Awaited>>>,
+    awaited: Arc<Mutex<Option<ReadinessHint>>>,
     /// Dropped when the process is no longer wanted.
     wanted: Arc<()>,
 }
@@ -351,7 +352,7 @@ impl Spawner {
 
     /// Sets what is waited for from now on. The error reports it if the worker is not ready in time.
     pub fn awaits(&self, missing: impl Into<String>, way_out: impl Into<String>) {
-        let awaited = Awaited { missing: missing.into(), way_out: way_out.into() };
+        let awaited = ReadinessHint { missing: missing.into(), way_out: way_out.into() };
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = Some(awaited);
     }
 
@@ -361,7 +362,7 @@ impl Spawner {
     }
 
     /// Returns what is waited for, which the pool reports when the start takes too long.
-    pub(crate) fn awaited(&self) -> Arc<Mutex<Option<Awaited>>> {
+    pub(crate) fn awaited(&self) -> Arc<Mutex<Option<ReadinessHint>>> {
         Arc::clone(&self.awaited)
     }
 
@@ -375,8 +376,8 @@ impl Spawner {
         let (err_reader, err_writer) = self.pipe()?;
         let command = command.stdin(custody::Stdio::Null).stdout(out_writer).stderr(err_writer);
         let process = self.launch(run, command).await?;
-        self.output.capture(out_reader, "stdout");
-        self.output.capture(err_reader, "stderr");
+        self.output.capture(out_reader, OutputStream::Stdout);
+        self.output.capture(err_reader, OutputStream::Stderr);
         Ok(process)
     }
 
@@ -392,7 +393,7 @@ impl Spawner {
         let (err_reader, err_writer) = self.pipe()?;
         let command = command.stdin(stdin).stdout(out_writer).stderr(err_writer);
         let process = self.launch(run, command).await?;
-        self.output.capture(err_reader, "stderr");
+        self.output.capture(err_reader, OutputStream::Stderr);
         Ok((process, out_reader))
     }
 
@@ -432,19 +433,23 @@ impl Spawner {
     }
 
     /// Returns why a worker disconnected before it was ready.
-    pub async fn ended_early(&self, process: &custody::WorkerProcess, reason: &str) -> StartError {
+    pub async fn ended_early(
+        &self,
+        process: &custody::WorkerProcess,
+        fault: impl Into<ProtocolFault>,
+    ) -> StartError {
         let worker = self.worker.clone();
         match tokio::time::timeout(LAST_WORDS, process.exited()).await {
             Ok(exit) => {
                 let _ = tokio::time::timeout(LAST_WORDS, self.output.complete()).await;
                 StartError::Exited { worker, status: exit.status, output: self.last_lines() }
             }
-            Err(_) => self.fault(format!("{reason} before it was ready")),
+            Err(_) => self.fault(ProtocolFault::BeforeReady(Box::new(fault.into()))),
         }
     }
 
     /// Returns the error for a worker that violates the protocol.
-    pub fn fault(&self, fault: impl Into<String>) -> StartError {
+    pub fn fault(&self, fault: impl Into<ProtocolFault>) -> StartError {
         StartError::Protocol { worker: self.worker.clone(), fault: fault.into(), output: self.last_lines() }
     }
 

@@ -31,9 +31,10 @@ pub use command::Batching;
 pub(crate) use command::PoolCommand;
 pub use credit::Portion;
 pub(crate) use error::ErrorClass;
+pub(crate) use error::SCALED_TO_ZERO;
 #[cfg(test)]
 pub(crate) use error::autopsy::crash;
-pub use error::{Autopsy, CallError, OomVerdict, RemoteError, RemoteErrorKind};
+pub use error::{Autopsy, CallError, NoWorkersReason, OomVerdict, RemoteError, RemoteErrorKind};
 pub use id::CallId;
 pub(crate) use input::Extras;
 pub use input::Input;

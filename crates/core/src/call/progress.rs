@@ -9,6 +9,7 @@ use crate::value::Encoded;
 
 /// The progress of a call, as its worker reports it.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[non_exhaustive]
 pub struct Progress {
     /// The share that is done, between 0 and 1, if known.
     pub fraction: Option<f64>,

@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::{CommandGrowth, Health, Outcomes, PoolDirectory, PoolInner, PoolOptions};
-use crate::call::CallError;
+use super::{CommandGrowth, Health, HealthAnswer, Outcomes, PoolDirectory, PoolInner, PoolOptions};
+use crate::call::{CallError, NoWorkersReason};
 use crate::queue::{CircuitTable, SessionInfo, Suspect};
 use crate::request::{CallBuilder, MapBuilder, StreamBuilder};
 use crate::supervisor::{ReloadError, Reloaded, SupervisorHandle, tell_of_session_end};
 use crate::telemetry::{Event, Level, Subscription, emit_with};
-use crate::worker::OutputLine;
+use crate::worker::WorkerOutput;
 use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
 
 /// A running pool. Cheap to clone.
@@ -217,9 +217,11 @@ impl Pool {
             Ok(_) => Err(CallError::Stopped),
             Err(_) => {
                 let reason = match &*self.shared.health.borrow() {
-                    Health::Short { reason, .. } | Health::Degraded { reason, .. } => reason.to_string(),
+                    Health::Short { reason, .. } | Health::Degraded { reason, .. } => {
+                        NoWorkersReason::Failed(Arc::clone(reason))
+                    }
                     Health::Starting | Health::Ready(_) | Health::Empty | Health::Stopped => {
-                        format!("not all workers were ready within {timeout:?}")
+                        NoWorkersReason::NotReady { after: timeout }
                     }
                 };
                 let degraded = self.shared.degraded();
@@ -296,8 +298,8 @@ impl Pool {
         ended.is_some()
     }
 
-    /// Returns what a worker printed last, and how many earlier lines were not kept.
-    pub fn output(&self, worker: &str) -> Option<(Vec<OutputLine>, u64)> {
+    /// Returns what a worker printed last, or `None` if no worker has this id.
+    pub fn output(&self, worker: &str) -> Option<WorkerOutput> {
         let scheduler = self.shared.scheduler();
         let worker = scheduler.workers().find(|serving| serving.id.as_str() == worker)?;
         Some(worker.output.lines())
@@ -356,11 +358,12 @@ impl Pool {
     }
 
     /// Calls the `health` hooks of the workers, one worker after the other.
-    pub async fn check_health(&self) -> Vec<(String, Result<crate::value::Value, CallError>)> {
+    pub async fn check_health(&self) -> Vec<HealthAnswer> {
         let workers: Vec<_> = self.shared.scheduler().workers().cloned().collect();
         let mut answers = Vec::with_capacity(workers.len());
         for worker in workers {
-            answers.push((worker.id.to_string(), self.shared.ask_health(&worker).await));
+            let (id, answer) = (worker.id.to_string(), self.shared.ask_health(&worker).await);
+            answers.push(HealthAnswer { worker: id, answer });
         }
         answers
     }

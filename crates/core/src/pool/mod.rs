@@ -33,11 +33,11 @@ pub(crate) use outcomes::CallOutcome;
 pub use outcomes::Outcomes;
 pub use set::{FirstStart, PoolSet};
 pub use status::{
-    CallAtWork, CommandGrowth, PoolHealth, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness,
-    WorkerStatus,
+    CallAtWork, CommandGrowth, HealthAnswer, PoolHealth, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo,
+    WorkerLiveness, WorkerPlace, WorkerStatus,
 };
 
-use crate::call::{CallError, Input, PoolCommand};
+use crate::call::{CallError, Input, NoWorkersReason, PoolCommand, SCALED_TO_ZERO};
 use crate::logging::Logging;
 use crate::queue::Placement;
 use crate::queue::admission::Admission;
@@ -52,6 +52,7 @@ use snakepit_policy::memory_growth::Growth;
 
 /// The state of a pool's workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Health {
     /// The first workers are starting.
     Starting,
@@ -82,14 +83,11 @@ impl Health {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Short { reason, .. } | Self::Degraded { reason, .. } => Some(reason),
-            Self::Empty => Some(EMPTY),
+            Self::Empty => Some(SCALED_TO_ZERO),
             Self::Starting | Self::Ready(_) | Self::Stopped => None,
         }
     }
 }
-
-/// The reason that errors give for a pool that was told to have no workers.
-pub const EMPTY: &str = "it was scaled to 0 workers: call scale(n) to have some";
 
 /// What callers, workers and the supervisor of a pool share.
 pub(crate) struct PoolInner {
@@ -210,11 +208,11 @@ impl PoolInner {
     }
 
     /// Fails all waiting calls, because no worker serves them and none will come.
-    pub(crate) fn refuse_waiting(&self, reason: &str) {
+    pub(crate) fn refuse_waiting(&self, reason: &Arc<str>) {
         let waiting = self.scheduler().drain();
         let degraded = self.degraded();
         for call in waiting {
-            let (pool, reason) = (self.name.to_string(), reason.to_owned());
+            let (pool, reason) = (self.name.to_string(), NoWorkersReason::Failed(Arc::clone(reason)));
             call.fail(CallError::NoWorkers { pool, reason, degraded: degraded.clone() });
         }
     }

@@ -79,6 +79,7 @@ settings! {
 settings! {
     /// The settings of a [`PoolOptions`], which has a setter for each.
     #[derive(Clone, Debug)]
+    #[non_exhaustive]
     pub struct PoolSettings {
         /// The number of workers. Unset: twice the number of cores. Example: `workers = 4`.
         @manual workers: usize as NonZeroUsize = cores() * 2,
@@ -200,6 +201,7 @@ impl DerefMut for PoolOptions {
 
 /// A call that a worker must answer before it serves.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct WarmUp {
     /// The command.
     pub command: String,

@@ -1,5 +1,6 @@
 //! The snapshot of a pool for people and programs that watch it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use tokio::time::Instant;
 
 use super::{Health, Outcomes, Pool};
 use crate::adapter::AtWork;
+use crate::call::CallError;
 use crate::custody::{self, Pid};
+use crate::value::Value;
 use crate::worker::{Pss, Worker};
-use snakepit_policy::Tainted;
 use snakepit_policy::liveness::Liveness;
 use snakepit_policy::taint::name_of;
+use snakepit_policy::{Fault, Tainted};
 
 /// A snapshot of a pool, its queue and its workers: everything that a dashboard shows.
 ///
@@ -210,14 +213,45 @@ pub struct CallAtWork {
     pub since: Duration,
 }
 
+/// The answer of a worker's `health` hook.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HealthAnswer {
+    /// The id of the worker.
+    pub worker: String,
+    /// What the hook returned, or why it did not.
+    pub answer: Result<Value, CallError>,
+}
+
+/// The device or the slot of a worker.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum WorkerPlace {
+    /// A device, such as a GPU.
+    Device(Arc<str>),
+    /// A slot of a pool without devices.
+    Slot(usize),
+}
+
+impl fmt::Display for WorkerPlace {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(device) => to.write_str(&name_of(Some(device), 0)),
+            Self::Slot(slot) => to.write_str(&name_of(None, *slot)),
+        }
+    }
+}
+
 /// A device or a slot that is not used for a while.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TaintedPlace {
-    /// The name of the device, or of the slot.
-    pub place: String,
+    /// The device, or the slot.
+    #[serde(serialize_with = "text")]
+    pub place: WorkerPlace,
     /// What a worker died of there.
-    pub fault: String,
+    #[serde(serialize_with = "text")]
+    pub fault: Fault,
     /// How long the place stays unused.
     #[serde(serialize_with = "seconds")]
     pub lasts: Duration,
@@ -242,6 +276,10 @@ pub struct CommandGrowth {
 )]
 fn pid<S: Serializer>(pid: &Option<Pid>, serializer: S) -> Result<S::Ok, S::Error> {
     pid.map(Pid::as_raw).serialize(serializer)
+}
+
+fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -304,8 +342,8 @@ impl Pool {
         let health = self.shared.health.borrow().clone();
         let now = Instant::now();
         let place = |tainted: Tainted| TaintedPlace {
-            place: name_of(tainted.device.as_deref(), tainted.slot),
-            fault: tainted.fault.to_string(),
+            place: tainted.device.map_or(WorkerPlace::Slot(tainted.slot), WorkerPlace::Device),
+            fault: tainted.fault,
             lasts: tainted.until.saturating_duration_since(now),
         };
         let scheduler = self.shared.scheduler();

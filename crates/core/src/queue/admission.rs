@@ -236,12 +236,14 @@ impl PoolInner {
         if !self.admission.has_breaker.load(Ordering::Relaxed) {
             return CircuitTable::default();
         }
-        let mut rows = vec![(CircuitScope::Pool, self.admission.circuit.snapshot(now))];
+        let pool = self.admission.circuit.snapshot(now);
+        let mut rows = vec![CircuitRow { scope: CircuitScope::Pool, circuit: pool }];
         let of_commands = self.known_commands().into_iter().filter_map(|command| {
-            command.circuit.get().map(|circuit| (CircuitScope::of(&command), circuit.snapshot(now)))
+            let circuit = command.circuit.get()?.snapshot(now);
+            Some(CircuitRow { scope: CircuitScope::of(&command), circuit })
         });
         rows.extend(of_commands);
-        CircuitTable(rows)
+        CircuitTable { rows }
     }
 }
 
@@ -360,12 +362,25 @@ impl fmt::Display for CircuitScope {
 /// breaker.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct CircuitTable(pub Vec<(CircuitScope, CircuitState)>);
+pub struct CircuitTable {
+    /// The circuits.
+    pub rows: Vec<CircuitRow>,
+}
+
+/// A circuit of a pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct CircuitRow {
+    /// Whose calls it admits or refuses.
+    pub scope: CircuitScope,
+    /// What it does at the moment.
+    pub circuit: CircuitState,
+}
 
 impl CircuitTable {
     /// Returns the circuit of one scope.
     pub fn get(&self, scope: &CircuitScope) -> Option<&CircuitState> {
-        self.0.iter().find(|(known, _)| known == scope).map(|(_, state)| state)
+        self.rows.iter().find(|row| row.scope == *scope).map(|row| &row.circuit)
     }
 }
 
@@ -373,9 +388,9 @@ impl fmt::Display for CircuitTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let now = Instant::now();
         let name = |scope: &CircuitScope| scope.to_string();
-        let width = self.0.iter().map(|(scope, _)| name(scope).chars().count()).max().unwrap_or(0).max(7);
+        let width = self.rows.iter().map(|row| name(&row.scope).chars().count()).max().unwrap_or(0).max(7);
         write!(f, "{:width$}  state      calls  failed  opened  next trial", "circuit")?;
-        for (scope, state) in &self.0 {
+        for CircuitRow { scope, circuit: state } in &self.rows {
             let phase = match state.state {
                 CircuitPhase::Closed => "closed",
                 CircuitPhase::Open => "open",

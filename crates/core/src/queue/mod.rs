@@ -12,7 +12,7 @@ pub(crate) mod scheduler;
 pub(crate) mod session;
 
 pub(crate) use admission::AdmissionPermit;
-pub use admission::{CircuitScope, CircuitTable, Suspect};
+pub use admission::{CircuitRow, CircuitScope, CircuitTable, Suspect};
 pub(crate) use placement::{Location, OfferResult, Placement, QueueLimit};
 pub use session::SessionInfo;
 pub(crate) use session::StoreError;

@@ -11,8 +11,8 @@ use crate::call::answer::CallState;
 use crate::call::batch::BatchMember;
 use crate::call::lease::Load;
 use crate::call::progress::CallPlace;
-use crate::call::{Call, CallError, Extras, Input};
-use crate::pool::{Affinity, EMPTY, LostSessions, PoolInner};
+use crate::call::{Call, CallError, Extras, Input, NoWorkersReason};
+use crate::pool::{Affinity, LostSessions, PoolInner};
 use crate::telemetry::{Event, Level, emit_with};
 use crate::worker::{CallWear, Worker, WorkerOrder};
 
@@ -62,7 +62,7 @@ impl PoolInner {
     pub(crate) fn submit(self: &Arc<Self>, call: Call, limit: QueueLimit) -> Result<(), CallError> {
         if self.emptied.load(Ordering::Relaxed) && self.serves_nobody(&call) {
             withhold(call);
-            let (pool, reason) = (self.name.to_string(), EMPTY.to_owned());
+            let (pool, reason) = (self.name.to_string(), NoWorkersReason::ScaledToZero);
             return Err(CallError::NoWorkers { pool, reason, degraded: None });
         }
         let plain = call.extras.as_ref().is_none_or(|extras| extras.is_only_trace());

@@ -336,7 +336,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::value::Blob;
+    use crate::value::{Blob, PayloadLayout};
 
     fn sessions() -> Sessions {
         let sessions = Sessions::new(Duration::from_mins(10), 10);
@@ -425,7 +425,7 @@ mod tests {
         let mut payload = Vec::new();
         frame.write_to(&mut payload);
         let payload = Bytes::from(payload);
-        let came = Encoded::from_payload(payload.clone(), true).expect("a payload");
+        let came = Encoded::from_payload(payload.clone(), PayloadLayout::WithBodies).expect("a payload");
         let (_, small, body) = came.decode::<(Encoded, Encoded, Encoded)>().expect("three values");
         drop((frame, came));
         let sessions = sessions();
@@ -450,7 +450,7 @@ mod tests {
         let mut payload = u32::try_from(head.len()).expect("short").to_le_bytes().to_vec();
         payload.extend(head);
         payload.extend(vec![7; 1 << 20]);
-        let value = Encoded::from_payload(payload.into(), true).expect("a payload");
+        let value = Encoded::from_payload(payload.into(), PayloadLayout::WithBodies).expect("a payload");
         let sessions = sessions();
         let refused = sessions.set("a", "k".into(), &value).expect_err("15 MiB in one");
         assert!(matches!(refused, StoreError::Unreadable(_)), "{refused}");

@@ -18,7 +18,7 @@ use crate::call::PoolCommand;
 use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::progress::{CallEnd, Progress};
-use crate::call::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
+use crate::call::{Call, CallError, CallId, Extras, Input, NoWorkersReason, Portion, RemoteError};
 use crate::pool::{self, AUTOPSY_PATIENCE, CallOutcome};
 use crate::queue::{AdmissionPermit, Location, Placement, QueueLimit};
 use crate::telemetry::TraceContext;
@@ -339,9 +339,9 @@ impl PendingCall {
         let degraded = self.pool.degraded();
         let reason = match &*self.pool.health.borrow() {
             pool::Health::Short { serving: 0, reason } | pool::Health::Degraded { serving: 0, reason } => {
-                Some(reason.to_string())
+                Some(NoWorkersReason::Failed(Arc::clone(reason)))
             }
-            pool::Health::Empty => Some(pool::EMPTY.to_owned()),
+            pool::Health::Empty => Some(NoWorkersReason::ScaledToZero),
             _ => None,
         };
         let error = match reason {

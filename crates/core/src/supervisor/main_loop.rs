@@ -26,7 +26,7 @@ use crate::supervisor::StopWindow;
 use crate::telemetry::{Event, Level, emit_with};
 use crate::worker::Worker;
 use snakepit_policy::jitter::Chance;
-use snakepit_policy::recycling::{Term, Why};
+use snakepit_policy::recycling::{RecycleReason, Term};
 use snakepit_policy::restarts::{NextStart, RestartLog, SHORT_LIFE, WorkerLife};
 use snakepit_policy::sizing::{Sizer, Sizing};
 use snakepit_policy::taint::{AllTainted, Assignment, Slots};
@@ -69,7 +69,7 @@ pub(super) struct ReplaceMark {
 /// Why a worker must be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReplaceReason {
-    Worn(Why),
+    Worn(RecycleReason),
     Reload,
 }
 
@@ -403,11 +403,11 @@ impl Supervisor {
             member.due.is_none() && worker.is_none_or(|worker| member.worker.id.as_str() == worker)
         });
         let mark = |member: &mut SupervisedWorker| {
-            member.due = Some(ReplaceReason::Worn(Why::ByHand).now());
+            member.due = Some(ReplaceReason::Worn(RecycleReason::ByHand).now());
             self.shared.announce(|pool| Event::WorkerDue {
                 pool,
                 worker: member.worker.id.as_str().into(),
-                reason: Why::ByHand.to_string().into(),
+                reason: RecycleReason::ByHand.to_string().into(),
             });
         };
         chosen.map(mark).count()

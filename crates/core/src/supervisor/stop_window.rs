@@ -16,6 +16,9 @@ use tokio::time::Instant;
 
 use snakepit_policy::time::after;
 
+/// The part of the window that passes before TERM. The rest belongs to the workers' handlers of TERM.
+const GOODBYE_PART: f64 = 0.5;
+
 /// The time between the end of the drain and KILL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StopWindow {
@@ -29,7 +32,7 @@ impl StopWindow {
     /// Opens a window now. `grace` comes from [`custody::CustodyOptions::grace`](crate::custody::CustodyOptions::grace).
     pub fn open(grace: Duration) -> Self {
         let now = Instant::now();
-        Self { term_at: after(now, grace / 2), kill_at: after(now, grace) }
+        Self { term_at: after(now, grace.mul_f64(GOODBYE_PART)), kill_at: after(now, grace) }
     }
 
     /// Reports whether workers get a goodbye or TERM before KILL.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Generation;
 use super::main_loop::WorkerReport;
-use crate::adapter::{Handle, Reason, Spawner, StartError};
+use crate::adapter::{Handle, ProtocolFault, Reason, Spawner, StartError};
 use crate::call::{CallError, RemoteErrorKind};
 use crate::custody::{Run, WorkerId};
 use crate::error_text::{ignoring_panics, with_causes};
@@ -209,7 +209,7 @@ impl Unproven {
         let (reason, patience) = match error {
             // The worker is in the middle of a call whose result is no longer needed.
             StartError::Stopped => (Reason::Stopped, Duration::ZERO),
-            error => (Reason::Broken(with_causes(error)), GOODBYE),
+            error => (Reason::Broken(ProtocolFault::CheckFailed(with_causes(error))), GOODBYE),
         };
         tokio::select! {
             biased;
@@ -222,9 +222,8 @@ impl Unproven {
 impl Drop for Unproven {
     fn drop(&mut self) {
         if !self.is_settled {
-            let why = "the runtime of its engine was dropped before it served";
             ignoring_panics(|| {
-                let _ = self.handle.terminate(Reason::Broken(why.into())).now_or_never();
+                let _ = self.handle.terminate(Reason::Broken(ProtocolFault::RuntimeDropped)).now_or_never();
             });
         }
     }
@@ -234,7 +233,7 @@ fn panicked(worker: &WorkerId, panic: &(dyn Any + Send)) -> StartError {
     let said = panic.downcast_ref::<&str>().copied();
     let said =
         said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it does not say why");
-    let fault = format!("its adapter panicked: {said}");
+    let fault = ProtocolFault::AdapterPanicked(said.into());
     StartError::Protocol { worker: worker.clone(), fault, output: Vec::new() }
 }
 

@@ -8,15 +8,17 @@ use snakepit_error_texts::{ErrorTexts, every_variant};
 use snakepit_policy::quarantine::SuspectList;
 use snakepit_policy::{Fingerprint, NoRetry};
 
-use crate::adapter::Awaited;
+use crate::adapter::{BadHeader, CreditUnit, FrameKind, ProtocolFault, ReadinessHint, WorkerChannel};
 use crate::call::error::autopsy;
-use crate::custody::{ExitStatus, InvalidId, SpawnError, WorkerId};
+use crate::custody::{ExitStatus, InvalidId, Pid, SpawnError, WorkerId};
 use crate::environment::EnvironmentError;
 use crate::hardware::GpuError;
 use crate::queue::StoreError;
 use crate::telemetry::TraceContext;
 use crate::value::{Encoded, ValueError};
-use crate::{Autopsy, CallError, CallId, ReloadError, RemoteError, RemoteErrorKind, StartError};
+use crate::{
+    Autopsy, CallError, CallId, NoWorkersReason, ReloadError, RemoteError, RemoteErrorKind, StartError,
+};
 
 const DEGRADED: &str = "worker numbers-4 ended before it was ready, with exit status 1";
 
@@ -66,6 +68,7 @@ fn every_error_says_the_thing_the_place_and_the_way_out() {
     let mut texts = ErrorTexts::new();
     let fingerprint = SuspectList::<Autopsy>::new(None).fingerprint("add", &Encoded::empty_map());
     errors_of_calls(&mut texts, fingerprint);
+    faults_of_protocols(&mut texts);
     errors_of_starts(&mut texts);
     errors_of_reloads_and_stores(&mut texts);
     // Fingerprints are keyed with a number that each process draws.
@@ -106,8 +109,10 @@ fn errors_of_calls(texts: &mut ErrorTexts, fingerprint: Fingerprint) {
         }],
         NoSuchPool => [CallError::NoSuchPool { name: "nubmers".into(), known: "numbers, texts".into() }],
         NoWorkers => [
-            CallError::NoWorkers { pool: pool(), reason: DEGRADED.into(), degraded: None },
-            CallError::NoWorkers { pool: pool(), reason: DEGRADED.into(), degraded: degraded() },
+            CallError::NoWorkers { pool: pool(), reason: NoWorkersReason::ScaledToZero, degraded: None },
+            CallError::NoWorkers { pool: pool(), reason: NoWorkersReason::NotReady { after }, degraded: None },
+            CallError::NoWorkers { pool: pool(), reason: NoWorkersReason::Failed(DEGRADED.into()), degraded: None },
+            CallError::NoWorkers { pool: pool(), reason: NoWorkersReason::Failed(DEGRADED.into()), degraded: degraded() },
         ],
         Quarantined => [CallError::Quarantined {
             command: command(),
@@ -136,10 +141,59 @@ fn errors_of_calls(texts: &mut ErrorTexts, fingerprint: Fingerprint) {
     });
 }
 
+fn faults_of_protocols(texts: &mut ErrorTexts) {
+    let unreadable = no_such_type;
+    every_variant!(texts, ProtocolFault {
+        Closed => [ProtocolFault::Closed(WorkerChannel::Socket), ProtocolFault::Closed(WorkerChannel::StandardOutput)],
+        CutFrame => [ProtocolFault::CutFrame],
+        Broke => [ProtocolFault::broke(WorkerChannel::Connection, "Connection reset by peer (os error 104)")],
+        Ended => [ProtocolFault::Ended],
+        EndedByHost => [ProtocolFault::EndedByHost],
+        BeforeReady => [ProtocolFault::BeforeReady(Box::new(ProtocolFault::Ended))],
+        CheckFailed => [ProtocolFault::CheckFailed("its health hook returned False".into())],
+        RuntimeDropped => [ProtocolFault::RuntimeDropped],
+        AdapterPanicked => [ProtocolFault::AdapterPanicked("index out of bounds".into())],
+        BadHeader => [ProtocolFault::BadHeader(BadHeader::Kind(71))],
+        UnreadableFrame => [ProtocolFault::UnreadableFrame { kind: FrameKind::Item, error: unreadable() }],
+        HostFrame => [ProtocolFault::HostFrame(FrameKind::Hello)],
+        LineTooLong => [ProtocolFault::LineTooLong],
+        UnreadableLog => [ProtocolFault::UnreadableLog(unreadable())],
+        Rejection => [ProtocolFault::Rejection("a frame of kind 71 is unknown".into())],
+        Version => [ProtocolFault::Version { worker: "2".into(), engine: 1 }],
+        ReadyTwice => [ProtocolFault::ReadyTwice],
+        ErrorWithoutCall => [ProtocolFault::ErrorWithoutCall],
+        BadReadyLine => [ProtocolFault::BadReadyLine {
+            reason: "its port is not a number".into(),
+            line: "{\"status\": \"ready\", \"port\": \"http\"}".into(),
+        }],
+        StrangePid => [ProtocolFault::StrangePid {
+            announced: 1,
+            started: Pid::new(4321).expect("a pid"),
+        }],
+        NoAddress => [ProtocolFault::NoAddress],
+        Unreachable => [ProtocolFault::unreachable("Connection refused (os error 111)")],
+        UnprovenListener => [ProtocolFault::UnprovenListener("no process of the worker listens on port 8000".into())],
+        NotHttp2 => [ProtocolFault::NotHttp2 { error: "the preface is missing".into() }],
+        UnknownRpc => [ProtocolFault::UnknownRpc { rpc: "Hello" }],
+        FailedRpc => [ProtocolFault::FailedRpc { rpc: "Hello", status: "Internal".into() }],
+        UnknownEncoding => [ProtocolFault::UnknownEncoding(9)],
+        UnsentAnswer => [ProtocolFault::UnsentAnswer { call: 7 }],
+        OneAnswerForMany => [ProtocolFault::OneAnswerForMany { call: 7, kind: FrameKind::Result }],
+        ResultsForOne => [ProtocolFault::ResultsForOne { call: 7 }],
+        TooManyResults => [ProtocolFault::TooManyResults { call: 7, results: 3, inputs: 2 }],
+        EmptyResults => [ProtocolFault::EmptyResults { call: 7 }],
+        CreditExceeded => [ProtocolFault::CreditExceeded { call: 7, unit: CreditUnit::Bytes }],
+        ToolIdInUse => [ProtocolFault::ToolIdInUse { id: 3 }],
+        UnreadRefusals => [ProtocolFault::UnreadRefusals],
+        UnreadableToolArguments => [ProtocolFault::UnreadableToolArguments(unreadable())],
+        Other => [ProtocolFault::from("it sang")],
+    });
+}
+
 fn errors_of_starts(texts: &mut ErrorTexts) {
     let output = || vec!["ModuleNotFoundError: No module named 'torch'".to_owned()];
     let after = Duration::from_mins(1);
-    let awaited = Awaited {
+    let awaited = ReadinessHint {
         missing: "no ready line came".into(),
         way_out: "print {\"status\":\"ready\"} once it serves, or raise worker_start_timeout".into(),
     };

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Autopsy, OomVerdict, Worker, WorkerOrder, has_ended, locked};
-use crate::adapter::Reason;
+use crate::adapter::{ProtocolFault, Reason};
 use crate::custody::{self, ExitStatus};
 use crate::error_text::ignoring_panics;
 use crate::pool::AUTOPSY_PATIENCE;
@@ -37,6 +37,21 @@ const KILL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a worker that is about to be ended may take to report its stacks.
 const STACK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the death of a worker may take to be reported after its connection broke.
+const DEATH_AFTER_BREAK: Duration = Duration::from_millis(20);
+
+/// How long the exit of a worker that is gone may take to be reported, before its callers hear of its death without it.
+const EXIT_NOTICE: Duration = Duration::from_millis(10);
+
+/// How long the last output of a worker that is gone may take to be read, before its callers hear of its death without it.
+const LAST_OUTPUT: Duration = Duration::from_millis(10);
+
+/// The callers wait for the autopsy only so long.
+const _: () = assert!(
+    DEATH_AFTER_BREAK.as_millis() + EXIT_NOTICE.as_millis() + LAST_OUTPUT.as_millis()
+        <= AUTOPSY_PATIENCE.as_millis()
+);
 
 /// How a worker ended.
 #[derive(Debug)]
@@ -138,13 +153,13 @@ struct AbandonedWorker(Option<Arc<Worker>>);
 impl Drop for AbandonedWorker {
     fn drop(&mut self) {
         let Some(worker) = self.0.take() else { return };
-        let why = "the runtime of its engine was dropped";
+        let why = ProtocolFault::RuntimeDropped;
         let seen = worker.first_look();
-        worker.set_autopsy(Arc::new(Autopsy { fault: Some(why.into()), oom: OomVerdict::No, ..seen }));
+        worker.set_autopsy(Arc::new(Autopsy { fault: Some(why.to_string()), oom: OomVerdict::No, ..seen }));
         // Polling the termination once and dropping it gives up the held calls. If it was begun before, that future has
         // been dropped by now, too.
         ignoring_panics(|| {
-            let _ = worker.terminate(Reason::Broken(why.into())).now_or_never();
+            let _ = worker.terminate(Reason::Broken(why)).now_or_never();
         });
     }
 }
@@ -227,7 +242,7 @@ async fn end_after_failure(worker: &Arc<Worker>, reason: &Reason, times: &EndTim
             if by_us {
                 stop_process(process, times.grace).await;
             }
-            tokio::time::timeout(AUTOPSY_PATIENCE / 2, process_ended(Some(process))).await.is_ok()
+            tokio::time::timeout(DEATH_AFTER_BREAK, process_ended(Some(process))).await.is_ok()
         }
         None => false,
     };
@@ -250,8 +265,8 @@ async fn end_after_failure(worker: &Arc<Worker>, reason: &Reason, times: &EndTim
         () = times.passed(put_away_by, |window| put_away_by.min(window.kill_at + AUTOPSY_PATIENCE)) => {}
     }
     if let Some(process) = worker.handle.process() {
-        let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, process.exited()).await;
-        let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, worker.output.complete()).await;
+        let _ = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
+        let _ = tokio::time::timeout(LAST_OUTPUT, worker.output.complete()).await;
     }
     publish_autopsy(worker, reason, stack).await;
     if let Some(process) = worker.handle.process() {
@@ -263,7 +278,8 @@ async fn publish_autopsy(worker: &Worker, reason: &Reason, stack: Option<String>
     let fault = match reason {
         Reason::Died => None,
         Reason::Stopped => Some("its pool stopped before it had answered".into()),
-        Reason::Broken(why) | Reason::Replaced(why) => Some(why.clone()),
+        Reason::Broken(fault) => Some(fault.to_string()),
+        Reason::Replaced(why) => Some(why.clone()),
         Reason::Stubborn(call) => Some(format!("call {call} was cancelled and did not end")),
         Reason::Stuck(time) => Some(format!("it had a call and showed no sign of life for {time:?}")),
     };

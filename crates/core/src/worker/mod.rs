@@ -28,7 +28,7 @@ pub(crate) use cancel::abandon;
 pub(crate) use end::{EndTimes, GOODBYE, WorkerEnding, process_ended, tend};
 pub(crate) use held_count::HeldCount;
 pub use lines::Lines;
-pub use output::{OpenStream, Output, OutputLine};
+pub use output::{OpenStream, Output, OutputLine, OutputStream, WorkerOutput};
 pub use process_stats::family_of;
 use process_stats::is_stopped;
 pub(crate) use process_stats::{OomDetector, Pss, has_ended};

@@ -3,6 +3,7 @@
 //! A flood of output is read but not stored: the last lines are kept, and the others are counted. [`super::lines`] cuts
 //! the lines, and [`super::output_tail`] keeps them.
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +24,51 @@ const READ: usize = 16 * 1024;
 /// How often `catch_up` reads from each stream: enough to empty a full pipe, and no more of a flood.
 const CATCHING_UP: usize = 8;
 
+/// Where a worker printed a line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// The log of the SDK.
+    Log,
+}
+
+impl OutputStream {
+    /// Returns the name: `stdout`, `stderr` or `log`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Log => "log",
+        }
+    }
+}
+
+impl fmt::Display for OutputStream {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(self.as_str())
+    }
+}
+
+/// The last lines that a worker printed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct WorkerOutput {
+    /// The lines that are kept, in the order in which they came.
+    pub lines: Vec<OutputLine>,
+    /// The number of lines before them that are not kept.
+    pub dropped: u64,
+}
+
 /// One line that a worker printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct OutputLine {
-    /// `stdout`, `stderr`, or `log` for lines that came through the SDK.
-    pub stream: &'static str,
+    /// Where the worker printed it.
+    pub stream: OutputStream,
     /// The line, without its line end and with control characters escaped.
     pub text: String,
 }
@@ -52,7 +92,7 @@ pub struct Output {
 /// A stream of a worker and its reader.
 #[derive(Debug)]
 struct OutputPipe {
-    name: &'static str,
+    name: OutputStream,
     reader: pipe::Receiver,
     reading: Mutex<PipeReader>,
 }
@@ -82,13 +122,13 @@ impl Output {
     }
 
     /// Starts to read a stream of the worker, until the stream ends.
-    pub fn capture(self: &Arc<Self>, reader: OwnedFd, name: &'static str) {
+    pub fn capture(self: &Arc<Self>, reader: OwnedFd, name: OutputStream) {
         let Ok(reader) = pipe::Receiver::from_owned_fd(reader) else { return };
         self.capture_rest(reader, Lines::default(), name);
     }
 
     /// Like [`Output::capture`], for a stream that other code has read so far.
-    pub fn capture_rest(self: &Arc<Self>, reader: pipe::Receiver, lines: Lines, name: &'static str) {
+    pub fn capture_rest(self: &Arc<Self>, reader: pipe::Receiver, lines: Lines, name: OutputStream) {
         let reading = Mutex::new(PipeReader { lines, buffer: vec![0; READ] });
         let stream = Arc::new(OutputPipe { name, reader, reading });
         locked(&self.streams).push(Arc::clone(&stream));
@@ -151,29 +191,29 @@ impl Output {
     }
 
     /// Keeps bytes from a stream that other code reads, in pieces of any size.
-    pub fn feed(&self, stream: &'static str, lines: &mut Lines, bytes: &[u8]) {
+    pub fn feed(&self, stream: OutputStream, lines: &mut Lines, bytes: &[u8]) {
         self.take_in(stream, lines, bytes);
     }
 
-    fn take_in(&self, stream: &'static str, lines: &mut Lines, bytes: &[u8]) {
+    fn take_in(&self, stream: OutputStream, lines: &mut Lines, bytes: &[u8]) {
         lines.feed(bytes, |text| self.line(stream, text));
         if self.logging.forwards_output()
             && let Some(text) = lines.progress()
         {
-            tracing::debug!(target: PROGRESS, worker = %self.worker, stream, text, "worker progress");
+            tracing::debug!(target: PROGRESS, worker = %self.worker, stream = stream.as_str(), text, "worker progress");
         }
     }
 
     /// Keeps a text that did not come through a pipe.
-    pub fn text(&self, stream: &'static str, text: &str) {
+    pub fn text(&self, stream: OutputStream, text: &str) {
         let mut lines = Lines::default();
         lines.feed(text.as_bytes(), |line| self.line(stream, line));
         lines.finish(|line| self.line(stream, line));
     }
 
-    fn line(&self, stream: &'static str, text: String) {
+    fn line(&self, stream: OutputStream, text: String) {
         if self.logging.forwards_output() {
-            tracing::info!(target: OUTPUT, worker = %self.worker, stream, text, "worker output");
+            tracing::info!(target: OUTPUT, worker = %self.worker, stream = stream.as_str(), text, "worker output");
         }
         self.printed.fetch_add(1, Ordering::Relaxed);
         self.kept().push(OutputLine { stream, text }, self.begun());
@@ -212,7 +252,7 @@ impl Output {
     }
 
     /// Returns the last lines, and how many lines there were before them.
-    pub(crate) fn lines(&self) -> (Vec<OutputLine>, u64) {
+    pub(crate) fn lines(&self) -> WorkerOutput {
         self.kept().lines()
     }
 
@@ -266,9 +306,9 @@ mod tests {
     fn a_flood_keeps_the_last_lines_and_counts_the_rest() {
         let output = quiet();
         for number in 0..1000 {
-            output.line("stdout", format!("line {number}"));
+            output.line(OutputStream::Stdout, format!("line {number}"));
         }
-        let (lines, dropped) = output.lines();
+        let WorkerOutput { lines, dropped } = output.lines();
         assert_eq!((lines.len(), dropped), (KEPT_LINES, 1000 - KEPT_LINES as u64));
         assert_eq!(lines.last().map(|line| line.text.as_str()), Some("line 999"));
         assert_eq!(output.shown()[FIRST_LINES], "… 920 lines left out …");
@@ -277,7 +317,9 @@ mod tests {
     #[test]
     fn a_line_is_told_once_and_only_to_calls_that_were_there() {
         let output = quiet();
-        let print = |lines: std::ops::Range<u32>| lines.for_each(|n| output.line("stdout", n.to_string()));
+        let print = |lines: std::ops::Range<u32>| {
+            lines.for_each(|n| output.line(OutputStream::Stdout, n.to_string()))
+        };
         print(0..3);
         let since = output.printed();
         assert!(output.kept().untold(since).is_empty());

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::OutputLine;
+use super::{OutputLine, OutputStream, WorkerOutput};
 
 /// The most lines that are kept of one worker, not counting first lines and reasons.
 pub(super) const KEPT_LINES: usize = 200;
@@ -77,9 +77,9 @@ impl OutputTail {
         self.dropped + self.lines.len() as u64
     }
 
-    /// Returns the last lines, and how many lines there were before them.
-    pub(super) fn lines(&self) -> (Vec<OutputLine>, u64) {
-        (self.lines.iter().cloned().collect(), self.dropped)
+    /// Returns the last lines.
+    pub(super) fn lines(&self) -> WorkerOutput {
+        WorkerOutput { lines: self.lines.iter().cloned().collect(), dropped: self.dropped }
     }
 
     /// Returns what an error shows of the lines after line `since` that were not reported yet.
@@ -171,9 +171,9 @@ fn shorten(text: &mut String) {
 #[derive(Clone, Debug, Default)]
 struct ReasonFinder {
     /// The stream of the current Python traceback, and the prefix of each of its lines.
-    in_traceback: Option<(&'static str, String)>,
+    in_traceback: Option<(OutputStream, String)>,
     /// The stream whose next line has the message of a panic.
-    in_panic: Option<&'static str>,
+    in_panic: Option<OutputStream>,
 }
 
 impl ReasonFinder {
@@ -211,7 +211,7 @@ mod tests {
 
     fn kept(lines: impl IntoIterator<Item = String>) -> OutputTail {
         let mut kept = OutputTail::default();
-        lines.into_iter().for_each(|text| kept.push(OutputLine { stream: "stderr", text }, 0));
+        lines.into_iter().for_each(|text| kept.push(OutputLine { stream: OutputStream::Stderr, text }, 0));
         kept
     }
 
@@ -251,7 +251,7 @@ mod tests {
     fn the_first_lines_are_those_of_the_call_that_the_worker_is_at() {
         let mut kept = kept(numbers(0..500));
         for text in numbers(500..1500) {
-            kept.push(OutputLine { stream: "stderr", text }, 500);
+            kept.push(OutputLine { stream: OutputStream::Stderr, text }, 500);
         }
         let shown = shown(&kept, 500);
         assert_eq!((shown[0].as_str(), shown[19].as_str()), ("500", "519"));

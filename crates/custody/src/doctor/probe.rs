@@ -7,13 +7,24 @@ use crate::{Containment, Tier};
 
 use super::{tiers, trial};
 
+/// Whether a tier works on this machine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TierProbe {
+    /// The tier.
+    pub tier: Tier,
+    /// `Ok` if it works, or the reason why not.
+    pub works: Result<(), String>,
+}
+
 /// The features that this machine supports.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Probe {
     /// `Ok` if `Containment::Auto` works, or the reason why not.
     pub auto: Result<(), String>,
-    /// Each tier, the strongest first: `Ok` if it works, or the reason why not.
-    pub tiers: Vec<(Tier, Result<(), String>)>,
+    /// Each tier, the strongest first.
+    pub tiers: Vec<TierProbe>,
     /// The directory in which a cgroup with `cgroup.kill` can be created, or the reason why there is none.
     pub cgroup: Result<PathBuf, String>,
     /// `Ok` if processes have an identity that is never reused, or the reason why not.
@@ -26,8 +37,8 @@ pub struct Probe {
 /// together take about a tenth of a second. Listeners receive the events of these runs like those of any other run.
 ///
 /// ```no_run
-/// for (tier, works) in snakepit_custody::probe().tiers {
-///     println!("{tier}: {}", works.err().unwrap_or_else(|| "yes".to_owned()));
+/// for found in snakepit_custody::probe().tiers {
+///     println!("{}: {}", found.tier, found.works.err().unwrap_or_else(|| "yes".to_owned()));
 /// }
 /// ```
 pub fn probe() -> Probe {
@@ -38,6 +49,6 @@ pub fn probe() -> Probe {
         cgroup.path().parent().map_or_else(PathBuf::new, PathBuf::from)
     });
     let auto = trial::run(Containment::Auto);
-    let tiers = Tier::ALL.map(|tier| (tier, trial::run(tier.into()))).to_vec();
+    let tiers = Tier::ALL.map(|tier| TierProbe { tier, works: trial::run(tier.into()) }).to_vec();
     Probe { auto, tiers, cgroup, pidfs: tiers::pidfs(), kernel }
 }

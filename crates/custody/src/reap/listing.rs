@@ -17,6 +17,7 @@ use super::liveness::{RunLife, life};
 
 /// A run in the ledger.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RunEntry {
     /// The run's id, or the name of a directory that does not belong to a run.
     pub run: String,
@@ -40,6 +41,7 @@ pub struct RunEntry {
 
 /// A worker in the ledger.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProcessEntry {
     /// The worker's name.
     pub worker: WorkerId,

@@ -21,6 +21,7 @@ impl CleanupReport {
 
 /// A dead run and what happened to it.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ReapedRun {
     /// The run's id, or the name of a directory that does not belong to a run.
     pub run: String,

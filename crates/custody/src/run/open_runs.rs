@@ -27,24 +27,34 @@ pub(crate) fn remove(run: &RunInner) {
     runs().retain(|other| !std::ptr::eq(other.as_ptr(), run));
 }
 
+/// A run that was stopped.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoppedRun {
+    /// The run.
+    pub run: RunId,
+    /// What became of its workers.
+    pub report: StopReport,
+}
+
 /// Stops every open run of this process at the same time. Later spawns are refused, as after
 /// [`Run::stop`](crate::Run::stop).
 ///
 /// For emergencies: the function needs no handle and no runtime, may be called on any thread and any number of times,
 /// and takes no longer than the slowest run. It shortens stops with a longer grace that are in progress. Runs that a
 /// forked process inherited are left alone.
-pub fn end_all(grace: Duration) -> Vec<(RunId, StopReport)> {
+pub fn end_all(grace: Duration) -> Vec<StoppedRun> {
     end_each(|_| grace)
 }
 
 /// Like [`end_all`], with the configured grace of each run.
-pub fn stop_all() -> Vec<(RunId, StopReport)> {
+pub fn stop_all() -> Vec<StoppedRun> {
     end_each(|run| run.config.grace())
 }
 
-fn end_each(grace: impl Fn(&RunInner) -> Duration + Sync) -> Vec<(RunId, StopReport)> {
+fn end_each(grace: impl Fn(&RunInner) -> Duration + Sync) -> Vec<StoppedRun> {
     let open: Vec<_> = runs().iter().filter_map(Weak::upgrade).filter(|run| run.is_owner()).collect();
-    let end = |run: &RunInner| (run.id, run.end(grace(run)));
+    let end = |run: &RunInner| StoppedRun { run: run.id, report: run.end(grace(run)) };
     let Some((first, others)) = open.split_first() else { return Vec::new() };
     std::thread::scope(|scope| {
         let begun: Vec<_> = others

@@ -8,6 +8,7 @@ use crate::{Pid, WorkerId};
 /// The result of a stop.
 #[derive(Clone, Debug, Default)]
 #[must_use = "survivors are named here and nowhere else"]
+#[non_exhaustive]
 pub struct StopReport {
     /// The number of workers that ended.
     pub stopped: usize,
@@ -28,6 +29,7 @@ impl StopReport {
 
 /// A process that KILL did not end.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Survivor {
     /// The worker that the process belongs to, if known.
     pub worker: Option<WorkerId>,

@@ -175,7 +175,7 @@ impl Script {
         self
     }
 
-    /// The old form of `exit_mode(ExitMode::Halt)`.
+    /// The old form of `exit_mode(ExitMode::Halt)`, with the bool that it has in the Elixir Snakepit's specification.
     #[deprecated(note = "use exit_mode(ExitMode::Halt), or better ExitMode::Stop")]
     #[doc(hidden)]
     pub fn halt(mut self, halt: bool) -> Self {

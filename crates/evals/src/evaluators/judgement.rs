@@ -9,6 +9,7 @@ const PASSING_SCORE: f64 = 0.5;
 
 /// The verdict of an evaluator on an answer.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Judgement {
     /// The score, from 0 to 1.
     pub score: f64,

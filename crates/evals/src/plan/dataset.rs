@@ -11,6 +11,7 @@ use crate::EvalError;
 
 /// One question and, optionally, its expected answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Sample {
     /// The unique name of the sample. The default is the number of its line.
     pub id: String,
@@ -22,6 +23,19 @@ pub struct Sample {
     /// All other keys of the line.
     #[serde(flatten)]
     pub rest: Map<String, Json>,
+}
+
+impl Sample {
+    /// Creates a sample without an expected answer.
+    pub fn new(id: impl Into<String>, input: Json) -> Self {
+        Self { id: id.into(), input, expected: Json::Null, rest: Map::new() }
+    }
+
+    /// Sets the expected answer.
+    pub fn expected(mut self, expected: Json) -> Self {
+        self.expected = expected;
+        self
+    }
 }
 
 /// The samples of an evaluation, in the order of their lines.

@@ -13,4 +13,4 @@ mod summary;
 
 pub use comparison::ExperimentComparison;
 pub use evaluation_report::{EvalReport, Methods};
-pub use summary::{ExperimentSummary, OutcomeCounts, Unscored};
+pub use summary::{ExperimentSummary, OutcomeCounts, Unscored, UnscoredKind};

@@ -1,6 +1,8 @@
 //! The results of one experiment.
 #![expect(clippy::cast_precision_loss, reason = "counts of samples are small")]
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::stats::{Distribution, Interval, mean, mean_interval, wilson};
@@ -25,14 +27,37 @@ pub struct OutcomeCounts {
     pub missing: usize,
 }
 
+/// Why a sample has no score.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum UnscoredKind {
+    /// The sample was not answered or not judged.
+    Error,
+    /// The sample was not answered or not judged in time.
+    Timeout,
+    /// The sample has no record.
+    Missing,
+}
+
+impl fmt::Display for UnscoredKind {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Missing => "missing",
+        })
+    }
+}
+
 /// A sample that has no score.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Unscored {
     /// The id of the sample.
     pub sample: String,
-    /// `error`, `timeout` or `missing`.
-    pub kind: &'static str,
+    /// Why it has none.
+    pub kind: UnscoredKind,
     /// The step that failed.
     pub stage: Option<SampleStage>,
     /// The reason.
@@ -85,13 +110,13 @@ impl ExperimentSummary {
                 }
                 Some(SampleOutcome::Error { stage, message }) => {
                     counts.errors += 1;
-                    ("error", Some(*stage), message.clone())
+                    (UnscoredKind::Error, Some(*stage), message.clone())
                 }
                 Some(SampleOutcome::TimedOut { stage, message }) => {
                     counts.timeouts += 1;
-                    ("timeout", Some(*stage), message.clone())
+                    (UnscoredKind::Timeout, Some(*stage), message.clone())
                 }
-                None => ("missing", None, "there is no result".to_owned()),
+                None => (UnscoredKind::Missing, None, "there is no result".to_owned()),
             };
             unscored.push(Unscored { sample: sample.id.clone(), kind, stage, message });
         }

@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::SampleFailure;
 use super::answer_json::to_json;
-use crate::pool::{EMPTY, Pool};
+use crate::pool::Pool;
 use crate::value::Args;
 use crate::{CallError, Sample, SampleStage, Snakepit, Value};
-use snakepit_core::CallBuilder;
+use snakepit_core::{CallBuilder, NoWorkersReason};
 use snakepit_policy::CountedFailures;
 
 /// The longest time that a sample waits for a worker.
@@ -23,7 +23,7 @@ pub(super) const WORKER_TIMEOUT: Duration = Duration::from_mins(10);
 /// The time after which a pool is given up if no call has reached its workers.
 const NO_WORKER_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The shortest pause before a call is repeated because there is no worker or because a circuit breaker is open.
+/// The shortest pause before a call is repeated that no worker took.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// The part of its timeout that a call waits for a worker. Then it is queued again.
@@ -96,18 +96,12 @@ impl PoolCaller {
                 *self.reached.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             }
             let pause = match &answer {
-                Err(CallError::QueueTimeout { .. }) => Some(Duration::ZERO),
-                Err(CallError::CircuitOpen { retry_in, .. }) => Some((*retry_in).max(SHORTEST_PAUSE)),
-                Err(CallError::NoWorkers { reason, degraded, .. })
-                    if self.gets_a_worker(question.pool, reason, degraded.is_some(), first) =>
-                {
-                    Some(SHORTEST_PAUSE)
-                }
                 Err(error) if error.worker_died() && !alone && self.shares_workers(question.pool) => {
                     alone = true;
                     Some(Duration::ZERO)
                 }
-                _ => None,
+                Err(error) => self.retry_pause(question.pool, error, first),
+                Ok(_) => None,
             };
             let again_at = pause.map(|pause| Instant::now() + pause);
             if let Some(again_at) = again_at.filter(|again_at| *again_at < first + WORKER_TIMEOUT) {
@@ -135,10 +129,22 @@ impl PoolCaller {
         self.pool(pool).is_some_and(|pool| pool.concurrency() > 1)
     }
 
+    /// Returns the pause after which a call that was not started is worth making again.
+    fn retry_pause(&self, pool: Option<&str>, error: &CallError, first: Instant) -> Option<Duration> {
+        let is_hopeless = match error {
+            CallError::NoWorkers { reason: NoWorkersReason::ScaledToZero, .. } | CallError::Stopped => true,
+            // The evaluation asks more at the same time than the queue takes, and would do so again.
+            CallError::Saturated { .. } => true,
+            CallError::NoWorkers { degraded, .. } => !self.gets_a_worker(pool, degraded.is_some(), first),
+            _ => false,
+        };
+        error.retry_after().filter(|_| !is_hopeless).map(|after| after.max(SHORTEST_PAUSE))
+    }
+
     /// Reports whether a pool without workers is worth waiting for. The pool replaces workers that died of samples,
     /// however slowly, but a pool whose workers do not even start stays empty.
-    fn gets_a_worker(&self, pool: Option<&str>, reason: &str, is_degraded: bool, first: Instant) -> bool {
-        let Some(pool) = self.pool(pool).filter(|_| reason != EMPTY) else { return false };
+    fn gets_a_worker(&self, pool: Option<&str>, is_degraded: bool, first: Instant) -> bool {
+        let Some(pool) = self.pool(pool) else { return false };
         if is_degraded && pool.counted_failures() == CountedFailures::BeforeFirstCall {
             return false;
         }

@@ -61,9 +61,13 @@ impl PoolLoop {
             None => pit.pools().first(),
         };
         let Some(pool) = found.cloned() else {
-            let wanted = options.pool.as_deref().unwrap_or("at all");
-            let known = similar_names::hint(wanted, pit.pools().iter().map(Pool::name));
-            let reason = format!("there is no pool {wanted}; {known}");
+            let reason = match &options.pool {
+                Some(wanted) => {
+                    let known = similar_names::hint(wanted, pit.pools().iter().map(Pool::name));
+                    format!("there is no pool {wanted}; {known}")
+                }
+                None => "the engine has no pool: add one to its builder".to_owned(),
+            };
             return Err(LoopError::Failed { name, reason });
         };
         let commands = pool.commands();
@@ -100,8 +104,8 @@ impl PoolLoop {
             },
             pool: pool.name().to_owned(),
             command: options.command.clone(),
-            visibility_timeout: options.visibility_timeout_ms.map(Duration::from_millis),
-            wait: options.wait_ms.map(Duration::from_millis),
+            visibility_timeout: options.visibility_timeout,
+            wait: options.wait,
         })
     }
 
@@ -133,7 +137,7 @@ impl PoolLoop {
 fn work(control: &Control, pool: &Pool, gate: &PoolGate, options: &PoolLoopOptions) -> MessageHandler {
     let (control, pool, gate) = (control.clone(), pool.clone(), Arc::new(gate.clone()));
     let command = options.command.clone();
-    let timeout = options.call_timeout_ms.map(Duration::from_millis);
+    let timeout = options.call_timeout;
     let tells_id = options.tell_id;
     Arc::new(move |message: &Message| {
         let args = match message.read::<serde_json::Value>() {

@@ -2,63 +2,73 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+#[cfg(feature = "config")]
+use std::num::{NonZeroU32, NonZeroUsize};
+
+#[cfg(feature = "config")]
+use snakepit_settings::HumanTime;
+use snakepit_settings::settings;
 
 use crate::mailbox::DeadLetterPolicy;
 use crate::{GiveUpAction, Replies};
 
-/// The options of a [`PoolLoop`](crate::PoolLoop). Its messages are JSON: an object holds arguments by name, a list
-/// holds arguments by position, and any other value is the only argument.
-///
-/// ```
-/// use snakepit::loops::PoolLoopOptions;
-/// let options: PoolLoopOptions = serde_json::from_str(r#"{"command": "add", "concurrency": 8}"#).unwrap();
-/// assert_eq!(options.command, "add");
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct PoolLoopOptions {
-    /// The loop's name. By default it is made of the mailbox and the command.
-    pub name: Option<String>,
-    /// The pool. The default is the engine's first pool.
-    pub pool: Option<String>,
-    /// The command that handles messages.
-    pub command: String,
-    /// Whether the values of the command are sent as replies.
-    #[serde(default)]
-    pub reply: Replies,
-    /// What happens to messages that are given up.
-    #[serde(default)]
-    pub give_up: GiveUpAction,
-    /// How many calls are made at the same time. By default twice as many as the pool's workers take, or as many as
-    /// they finish in 25 ms, if that is more.
-    pub concurrency: Option<usize>,
-    /// How many more messages are received than calls can be made, at least.
-    #[serde(default)]
-    pub prefetch: usize,
-    /// Whether the call's metadata contains the message's id as `message`, so that the command recognizes a message
-    /// that is delivered twice. A call with metadata is never batched with others.
-    #[serde(default)]
-    pub tell_id: bool,
-    /// How long a call may take, in milliseconds. The default is that of the pool.
-    pub call_timeout_ms: Option<u64>,
-    /// The number of deliveries after which a message is given up. A run writes it to the mailbox's settings. If it is
-    /// unset, those settings apply.
-    pub max_deliveries: Option<u32>,
-    /// How long a failed message waits before it is delivered again, in milliseconds. The wait doubles each time. The
-    /// default is a second.
-    pub backoff_ms: Option<u64>,
-    /// The longest such wait, in milliseconds. The default is five minutes.
-    pub longest_backoff_ms: Option<u64>,
-    /// The names of errors that give a message up at once, in addition to those for wrong arguments.
-    #[serde(default)]
-    pub give_up_on: Vec<String>,
-    /// How long messages are leased, in milliseconds. The default is that of the run. Leases are extended while the
-    /// loop has the messages.
-    pub visibility_timeout_ms: Option<u64>,
-    /// How long one receive waits, in milliseconds. The default is that of the run.
-    pub wait_ms: Option<u64>,
+settings! {
+    /// The options of a [`PoolLoop`](crate::PoolLoop). Its messages are JSON: an object holds arguments by name, a list
+    /// holds arguments by position, and any other value is the only argument.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::loops::PoolLoopOptions;
+    ///
+    /// let options = PoolLoopOptions::new("add").concurrency(8).call_timeout(Duration::from_secs(30));
+    /// assert_eq!(options.command, "add");
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    #[non_exhaustive]
+    #[must_use]
+    pub struct PoolLoopOptions {
+        /// The command that is called with each message. Example: `command = "answer"`.
+        @manual command: String = String::new(),
+        /// The pool of the command. Unset: the first pool. Example: `pool = "example"`.
+        @manual pool: Option<String> = None,
+        /// When values are sent as replies: `"when_asked"`, if the sender waits for a reply, or `"never"`.
+        reply: Replies = Replies::default(),
+        /// What happens to a message that is given up: `"bury"`, or `"reply"` with the error if the sender waits for a
+        /// reply.
+        give_up: GiveUpAction = GiveUpAction::default(),
+        /// How many calls are made at the same time. Unset: twice as many as the pool's workers take, or as many as
+        /// finish in 25 ms if that is more. Example: `concurrency = 8`.
+        @into concurrency: Option<usize> as Option<NonZeroUsize> = None,
+        /// The least number of messages that are received in advance, beyond the calls that can be made.
+        prefetch: usize = 0,
+        /// Whether the command finds the message's id in `snakepit.context().metadata["message"]`. Such calls are not
+        /// gathered into batches.
+        @manual tell_id: bool = false,
+        /// The time limit of a call. Unset: that of the pool. Example: `call_timeout = "30s"`.
+        @into call_timeout: Option<Duration> as Option<HumanTime> = None,
+        /// The number of deliveries after which a message is given up. It is written to the mailbox and applies to all
+        /// its users. Unset: that of the mailbox. Example: `max_deliveries = 5`.
+        @into max_deliveries: Option<u32> as Option<NonZeroU32> = None,
+        /// How long a message that failed waits before it is delivered again. The pause doubles each time. Unset: one
+        /// second. Example: `backoff = "1s"`.
+        @into backoff: Option<Duration> as Option<HumanTime> = None,
+        /// The longest such pause. Unset: five minutes. Example: `longest_backoff = "5m"`.
+        @into longest_backoff: Option<Duration> as Option<HumanTime> = None,
+        /// Errors for which a message is given up at once, by name or kind (`"KeyError"`, `"WorkerDied"`). Wrong
+        /// arguments are always included.
+        give_up_on: Vec<String> = Vec::new(),
+        /// The duration of a message's lease, which is extended while the message is being handled. The messages of a
+        /// killed process are delivered again after this time. Unset: five minutes. Example:
+        /// `visibility_timeout = "5m"`.
+        @into visibility_timeout: Option<Duration> as Option<HumanTime> = None,
+        /// How long one receive operation waits for messages, at most 20 s. Unset: 20 s. Example: `wait = "20s"`.
+        @into wait: Option<Duration> as Option<HumanTime> = None,
+    }
+    also {
+        /// The loop's name. By default it is made of the mailbox and the command. In a file, it is the name of the table.
+        name: Option<String> = None,
+    }
 }
 
 impl PoolLoopOptions {
@@ -79,33 +89,9 @@ impl PoolLoopOptions {
         self
     }
 
-    /// Sets how many calls are made at the same time.
-    pub fn concurrency(mut self, calls: usize) -> Self {
-        self.concurrency = Some(calls);
-        self
-    }
-
-    /// Sets how many more messages are received than calls can be made.
-    pub fn prefetch(mut self, messages: usize) -> Self {
-        self.prefetch = messages;
-        self
-    }
-
     /// Puts the message's id into the call's metadata.
     pub fn tell_id(mut self) -> Self {
         self.tell_id = true;
-        self
-    }
-
-    /// Sets what happens to messages that are given up.
-    pub fn give_up(mut self, give_up: GiveUpAction) -> Self {
-        self.give_up = give_up;
-        self
-    }
-
-    /// Gives a message up after this many deliveries.
-    pub fn max_deliveries(mut self, deliveries: u32) -> Self {
-        self.max_deliveries = Some(deliveries);
         self
     }
 
@@ -113,10 +99,9 @@ impl PoolLoopOptions {
         let mut policy = DeadLetterPolicy::default();
         policy.max_deliveries = self.max_deliveries;
         policy.include.extend(self.give_up_on.iter().cloned());
-        let pause = |time: Option<u64>, usual| time.map_or(usual, Duration::from_millis);
-        policy.backoff.first = pause(self.backoff_ms, policy.backoff.first);
-        policy.backoff.longest =
-            pause(self.longest_backoff_ms, policy.backoff.longest).max(policy.backoff.first);
+        policy.backoff.first = self.backoff.unwrap_or(policy.backoff.first);
+        let longest = self.longest_backoff.unwrap_or(policy.backoff.longest);
+        policy.backoff.longest = longest.max(policy.backoff.first);
         policy
     }
 }

@@ -152,8 +152,17 @@ impl Control {
         self.0.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Waits until the loop is running, or until it is not.
-    pub async fn until_running(&self, wanted: bool) {
+    /// Waits until the loop runs.
+    pub async fn until_running(&self) {
+        self.until(true).await;
+    }
+
+    /// Waits until the loop does not run. Returns at once if it has not run yet.
+    pub async fn until_stopped(&self) {
+        self.until(false).await;
+    }
+
+    async fn until(&self, wanted: bool) {
         let mut running = self.0.running.subscribe();
         // This cannot fail, because this control holds the sender.
         let _ = running.wait_for(|running| *running == wanted).await;

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
-use crate::pool::{EMPTY, Health};
+use crate::pool::Health;
 use crate::{Pool, locked};
+use snakepit_core::NoWorkersReason;
 use snakepit_core::request::Withdrawal;
 
 /// Whether a pool can serve its loop.
@@ -89,11 +90,13 @@ impl PoolGate {
                 let first = reason.lines().next().unwrap_or_default();
                 PoolReadiness::NoWorker(format!("pool {name} has no worker: {first}"))
             }
-            Health::Empty => PoolReadiness::NoWorker(format!("pool {name} has no worker: {EMPTY}")),
-            Health::Stopped => PoolReadiness::Stopped(format!("pool {name} has stopped")),
-            Health::Starting | Health::Ready(_) | Health::Short { .. } | Health::Degraded { .. } => {
-                PoolReadiness::Ready
+            Health::Empty => {
+                let reason = NoWorkersReason::ScaledToZero;
+                PoolReadiness::NoWorker(format!("pool {name} has no worker: {reason}"))
             }
+            Health::Stopped => PoolReadiness::Stopped(format!("pool {name} has stopped")),
+            // The pool serves, or is about to.
+            _ => PoolReadiness::Ready,
         }
     }
 

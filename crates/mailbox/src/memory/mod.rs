@@ -33,7 +33,7 @@ use super::leases::one;
 use super::{
     Capabilities, DeadLetter, DeadLetterPolicy, FoundMessage, LeaseChange, Mailbox, MailboxError, Message,
     MessageCounts, MessageId, Pending, QueueSettings, Receipt, ReceiveOptions, Reply, SendOptions,
-    SettingsChange, check_wait, telemetry,
+    SettingsChange, Support, check_wait, telemetry,
 };
 
 /// A mailbox in memory. Clones refer to the same mailbox. The mailboxes of one [`MemoryMailboxes`] find each other by
@@ -285,7 +285,7 @@ impl Mailbox for MemoryMailbox {
     }
 
     fn capabilities(&self) -> Capabilities {
-        const MEMORY: Result<(), &str> = Err("it is in the memory of its process");
+        const MEMORY: Support = Support::No("it is in the memory of its process");
         Capabilities {
             outlives_process: MEMORY,
             outlives_power_cut: MEMORY,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use snakepit_custody::WorkerId;
 use snakepit_protocol::args;
-use snakepit_protocol::value::Value;
+use snakepit_protocol::value::{PayloadLayout, Value};
 
 const OWN: Charge = Charge { blame: Blame::Own, among: 1 };
 const PERHAPS: Charge = Charge { blame: Blame::Perhaps, among: 1 };
@@ -261,7 +261,7 @@ fn the_same_arguments_are_the_same_call_also_when_they_came_in_a_frame() {
     let made = Encoded::encode(&bodies).expect("arguments");
     let mut payload = bytes::BytesMut::new();
     made.write_to(&mut payload);
-    let came = Encoded::from_payload(payload.freeze(), true).expect("a payload");
+    let came = Encoded::from_payload(payload.freeze(), PayloadLayout::WithBodies).expect("a payload");
     assert_eq!(list.fingerprint("a", &made), list.fingerprint("a", &came));
     assert_eq!(list.outline("a", &made), list.outline("a", &came));
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 use snakepit_error_texts::{ErrorTexts, every_variant};
 
 use crate::frame::{BadHeader, FrameKind};
-use crate::value::{DoesNotFit, Encoded, ParseBigIntError, TimeError, Value, ValueError, ValueErrorKind};
+use crate::value::{
+    DoesNotFit, Encoded, ParseBigIntError, PayloadLayout, TimeError, Value, ValueError, ValueErrorKind,
+};
 
 #[test]
 fn every_error_says_the_thing_the_place_and_the_way_out() {
@@ -55,7 +57,7 @@ fn errors_of_values_and_frames(texts: &mut ErrorTexts) {
 /// One error of each kind, each made as a user would.
 fn value_errors() -> [ValueError; 3] {
     let path = Path::new(OsStr::from_bytes(b"caf\xe9.txt"));
-    let malformed = Encoded::from_payload(bytes::Bytes::from_static(b"\xc1"), false);
+    let malformed = Encoded::from_payload(bytes::Bytes::from_static(b"\xc1"), PayloadLayout::Plain);
     let rows = Encoded::encode(&Value::from(vec![Value::from(1), Value::from("two")])).expect("a value");
     [
         malformed.and_then(|bytes| bytes.to_value()).expect_err("no value").under("result"),

@@ -88,6 +88,22 @@ const LARGEST_COPY: usize = 4096;
 /// The most list entries for which memory is reserved in advance, so that a false length cannot reserve much.
 const FIRST_ENTRIES: usize = 256;
 
+/// The layout of a frame's payload.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PayloadLayout {
+    /// One value.
+    Plain,
+    /// The length of the value, the value, and the byte strings that it refers to.
+    WithBodies,
+}
+
+/// Converts the flag for bodies in the header of a frame.
+impl From<bool> for PayloadLayout {
+    fn from(has_bodies: bool) -> Self {
+        if has_bodies { Self::WithBodies } else { Self::Plain }
+    }
+}
+
 impl Encoded {
     /// Encodes a value.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, ValueError> {
@@ -115,10 +131,9 @@ impl Encoded {
         encoded
     }
 
-    /// Wraps the payload of a frame. `has_bodies` is the flag in the frame's header. The value is checked when it is
-    /// decoded.
-    pub fn from_payload(payload: Bytes, has_bodies: bool) -> Result<Self, ValueError> {
-        if !has_bodies {
+    /// Wraps the payload of a frame. The value is checked when it is decoded.
+    pub fn from_payload(payload: Bytes, layout: PayloadLayout) -> Result<Self, ValueError> {
+        if layout == PayloadLayout::Plain {
             let bodies = Bodies::None;
             return Ok(Self { head: payload, bodies, verified: false, most_memory: MOST_MEMORY });
         }
@@ -132,10 +147,10 @@ impl Encoded {
 
     /// Wraps the payload of a frame from a worker whose frames have at most `max_frame` bytes. The decoded value may
     /// take four times as much memory, and at least 64 MiB.
-    pub fn from_worker(payload: Bytes, has_bodies: bool, max_frame: usize) -> Result<Self, ValueError> {
+    pub fn from_worker(payload: Bytes, layout: PayloadLayout, max_frame: usize) -> Result<Self, ValueError> {
         let most = max_frame.saturating_mul(4).max(LEAST_MEMORY) >> 10;
         let most_memory = u32::try_from(most).unwrap_or(u32::MAX);
-        Ok(Self { most_memory, ..Self::from_payload(payload, has_bodies)? })
+        Ok(Self { most_memory, ..Self::from_payload(payload, layout)? })
     }
 
     pub(super) fn from_parts(head: Bytes, bodies: Bodies) -> Self {
@@ -193,7 +208,7 @@ impl Encoded {
         let mut head = Vec::with_capacity(5 + values.len());
         write::array_header(&mut head, count);
         head.extend_from_slice(values);
-        Ok((count as usize, Self::from_payload(head.into(), false)?))
+        Ok((count as usize, Self::from_payload(head.into(), PayloadLayout::Plain)?))
     }
 
     /// Converts each entry of a list of pairs `[flag, value]` with `make`. Bypasses serde, because this runs for every

@@ -38,7 +38,7 @@ pub use args::Args;
 pub use args::ArgsBuilder;
 pub use builder::ValueBuilder;
 pub use dynamic_value::Value;
-pub use encoded::Encoded;
+pub use encoded::{Encoded, PayloadLayout};
 pub use error::{ValueError, ValueErrorKind};
 pub use map::Map;
 pub use scalar::bigint::{BigInt, DoesNotFit, ParseBigIntError};

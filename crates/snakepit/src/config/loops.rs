@@ -1,6 +1,5 @@
 //! `[loop.NAME]`: loops from a mailbox in a file to a command of a pool.
 
-use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,13 +7,12 @@ use serde::de::{self, Deserializer};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
-use super::foreign::Foreign;
 use crate::Snakepit;
-use crate::loops::{GiveUpAction, LoopError, PoolLoop, PoolLoopOptions, Replies};
+use crate::loops::{LoopError, PoolLoop, PoolLoopOptions};
 use crate::mailbox::sqlite::{DEFAULT_QUEUE, SqliteOptions};
 use crate::mailbox::{MailboxError, SqliteMailbox};
 use snakepit_core::similar_names::nearest;
-use snakepit_settings::{HumanTime, read_table, settings};
+use snakepit_settings::{read_table, settings};
 
 /// A loop as described in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,7 +70,7 @@ impl LoopConfig {
 #[derive(Clone)]
 pub(super) struct LoopTable {
     mailbox: Option<MailboxAddress>,
-    pub(super) options: Foreign<PoolLoopOptions>,
+    pub(super) options: PoolLoopOptions,
 }
 
 settings! {
@@ -81,53 +79,12 @@ settings! {
         /// Example: `mailbox = "sqlite:mail.db#requests"`.
         mailbox: Option<MailboxAddress>,
     }
-    parts { options: Foreign<PoolLoopOptions> }
-}
-
-settings! {
-    keys of Foreign<PoolLoopOptions> {
-        /// The command that is called with each message. Example: `command = "answer"`.
-        command: String,
-        /// The pool of the command. Unset: the first pool. Example: `pool = "example"`.
-        pool: Option<String>,
-        /// When values are sent as replies: `"when_asked"`, if the sender waits for a reply, or `"never"`.
-        reply: Replies,
-        /// What happens to a message that is given up: `"bury"`, or `"reply"` with the error if the sender waits for a
-        /// reply.
-        give_up: GiveUpAction,
-        /// How many calls are made at the same time. Unset: twice as many as the pool's workers take, or as many as
-        /// finish in 25 ms if that is more. Example: `concurrency = 8`.
-        concurrency: Option<usize> as Option<NonZeroUsize>,
-        /// The least number of messages that are received in advance, beyond the calls that can be made.
-        prefetch: usize,
-        /// Whether the command finds the message's id in `snakepit.context().metadata["message"]`. Such calls are not
-        /// gathered into batches.
-        tell_id: bool,
-        /// The time limit of a call. Unset: that of the pool. Example: `call_timeout = "30s"`.
-        call_timeout_ms: Option<u64> as Option<HumanTime> => "call_timeout",
-        /// The number of deliveries after which a message is given up. It is written to the mailbox and applies to all
-        /// its users. Unset: that of the mailbox. Example: `max_deliveries = 5`.
-        max_deliveries: Option<u32> as Option<NonZeroU32>,
-        /// How long a message that failed waits before it is delivered again. The pause doubles each time. Unset: one
-        /// second. Example: `backoff = "1s"`.
-        backoff_ms: Option<u64> as Option<HumanTime> => "backoff",
-        /// The longest such pause. Unset: five minutes. Example: `longest_backoff = "5m"`.
-        longest_backoff_ms: Option<u64> as Option<HumanTime> => "longest_backoff",
-        /// Errors for which a message is given up at once, by name or kind (`"KeyError"`, `"WorkerDied"`). Wrong
-        /// arguments are always included.
-        give_up_on: Vec<String>,
-        /// The duration of a message's lease, which is extended while the message is being handled. The messages of a
-        /// killed process are delivered again after this time. Unset: five minutes. Example:
-        /// `visibility_timeout = "5m"`.
-        visibility_timeout_ms: Option<u64> as Option<HumanTime> => "visibility_timeout",
-        /// How long one receive operation waits for messages, at most 20 s. Unset: 20 s. Example: `wait = "20s"`.
-        wait_ms: Option<u64> as Option<HumanTime> => "wait",
-    }
+    parts { options: PoolLoopOptions }
 }
 
 impl Default for LoopTable {
     fn default() -> Self {
-        Self { mailbox: None, options: Foreign(PoolLoopOptions::new("")) }
+        Self { mailbox: None, options: PoolLoopOptions::default() }
     }
 }
 
@@ -145,7 +102,7 @@ impl<'de> Deserialize<'de> for LoopTable {
 impl LoopTable {
     pub(super) fn into_config(self, name: String, dir: &Path) -> LoopConfig {
         let MailboxAddress { file, queue } = self.mailbox.unwrap_or_default();
-        let mut options = self.options.0;
+        let mut options = self.options;
         options.name = Some(name);
         LoopConfig { file: dir.join(file), queue, options }
     }

@@ -214,7 +214,8 @@ impl PoolTable {
         let pool = self.keys.pool(dir).name(name);
         let follows_load = self.has("max_workers");
         let workers_are_set = self.has("workers");
-        let settings = PoolSettings { workers_are_set, recycling: self.recycling, ..self.settings };
+        let mut settings = self.settings;
+        (settings.workers_are_set, settings.recycling) = (workers_are_set, self.recycling);
         let mut pool = pool.settings(settings);
         if follows_load {
             let mut sizing = self.sizing;

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use proptest::prelude::*;
 use snakepit::adapter::{
-    Adapter, AtEnd, Begun, CallStage, Handle, HeldCalls, Introduction, Reason, Spawner, StartError, Starts,
-    Streamed,
+    Adapter, CallAdmission, CallSettlement, CallStage, Handle, HeldCalls, Introduction, ItemDelivery,
+    ProtocolFault, Reason, Spawner, StartError, StartKnowledge,
 };
 use snakepit::call::{Call, CallId, Portion, RemoteErrorKind};
 use snakepit::custody::WorkerProcess;
@@ -98,7 +98,7 @@ impl Bench {
             let (call, caller) = self.call().await;
             numbers.push(call.id().get());
             callers.push(caller);
-            assert!(matches!(held.begin(call, ()), Begun::ToSend(_)));
+            assert!(matches!(held.begin(call, ()), CallAdmission::ToSend(_)));
         }
         (numbers, callers)
     }
@@ -115,14 +115,14 @@ fn number(value: i64) -> Encoded {
 #[test]
 fn what_becomes_of_a_call_follows_from_its_stage_and_from_what_is_known() {
     let table = [
-        (CallStage::Unsent, Starts::Known, AtEnd::GiveBack),
-        (CallStage::Unsent, Starts::Unknown, AtEnd::GiveBack),
-        (CallStage::Sent, Starts::Known, AtEnd::GiveBack),
-        (CallStage::Sent, Starts::Unknown, AtEnd::Lose),
-        (CallStage::Started, Starts::Known, AtEnd::Lose),
-        (CallStage::Started, Starts::Unknown, AtEnd::Lose),
-        (CallStage::GivenUp, Starts::Known, AtEnd::Conclude),
-        (CallStage::GivenUp, Starts::Unknown, AtEnd::Conclude),
+        (CallStage::Unsent, StartKnowledge::Known, CallSettlement::GiveBack),
+        (CallStage::Unsent, StartKnowledge::Unknown, CallSettlement::GiveBack),
+        (CallStage::Sent, StartKnowledge::Known, CallSettlement::GiveBack),
+        (CallStage::Sent, StartKnowledge::Unknown, CallSettlement::Lose),
+        (CallStage::Started, StartKnowledge::Known, CallSettlement::Lose),
+        (CallStage::Started, StartKnowledge::Unknown, CallSettlement::Lose),
+        (CallStage::GivenUp, StartKnowledge::Known, CallSettlement::Conclude),
+        (CallStage::GivenUp, StartKnowledge::Unknown, CallSettlement::Conclude),
     ];
     for (stage, starts, at_end) in table {
         assert_eq!(stage.at_end(starts), at_end, "{stage:?}, {starts:?}");
@@ -159,8 +159,8 @@ async fn all_that_began_so_far_is_sent_at_once_and_what_began_later_is_not() {
     assert_eq!(held.stage(late[0]), Some(CallStage::Unsent));
     assert_eq!(held.check_sent(early[0]), Ok(()));
     let fault = held.check_sent(late[0]).expect_err("it cannot be answered");
-    assert!(fault.contains("before it was sent"), "{fault}");
-    held.end(Starts::Unknown).settle();
+    assert_eq!(fault, ProtocolFault::UnsentAnswer { call: late[0] });
+    held.end(StartKnowledge::Unknown).settle();
     bench.stop().await;
 }
 
@@ -178,12 +178,12 @@ async fn calls_are_started_in_the_order_in_which_they_were_sent() {
         waiting.sort_unstable();
         waiting
     };
-    assert_eq!(waiting(&held, Starts::Known), ids[2..]);
-    assert_eq!(waiting(&held, Starts::Unknown), ids[3..]);
+    assert_eq!(waiting(&held, StartKnowledge::Known), ids[2..]);
+    assert_eq!(waiting(&held, StartKnowledge::Unknown), ids[3..]);
     // An answer to the third call shows that it was started, too.
     held.take(ids[2]).expect("a call").finish(Ok(number(1)));
-    assert_eq!(waiting(&held, Starts::Known), ids[3..]);
-    held.end(Starts::Unknown).settle();
+    assert_eq!(waiting(&held, StartKnowledge::Known), ids[3..]);
+    held.end(StartKnowledge::Unknown).settle();
     bench.stop().await;
 }
 
@@ -195,7 +195,7 @@ async fn a_call_that_turns_out_unsent_goes_to_another_worker() {
     held.sent(ids[0]);
     held.not_sent(ids[0]);
     assert_eq!(held.stage(ids[0]), Some(CallStage::Unsent));
-    held.end(Starts::Unknown).settle();
+    held.end(StartKnowledge::Unknown).settle();
     let again = bench.next().await;
     assert_eq!(again.id().get(), ids[0]);
     again.finish(Ok(number(3)));
@@ -217,7 +217,7 @@ async fn a_call_that_was_given_up_keeps_its_place_until_its_worker_is_done() {
     assert_eq!(held.stage(ids[0]), Some(CallStage::GivenUp));
     assert_eq!(held.len(), 2);
     held.take(ids[0]).expect("a call").conclude();
-    held.end(Starts::Known).settle();
+    held.end(StartKnowledge::Known).settle();
     for caller in callers.drain(..) {
         let error = answer(caller).await.expect_err("it was given up");
         assert!(matches!(error, CallError::Remote(error) if error.kind.as_str() == "given_up"));
@@ -234,7 +234,7 @@ async fn a_worker_that_cannot_be_spoken_to_keeps_calls_unsent_and_one_that_leave
     held.close();
     let (kept, _caller) = bench.call().await;
     let id = kept.id().get();
-    assert!(matches!(held.begin(kept, ()), Begun::Kept));
+    assert!(matches!(held.begin(kept, ()), CallAdmission::Kept));
     assert!(!held.sent(id), "nothing is sent any more");
     held.all_sent();
     assert_eq!(held.stage(id), Some(CallStage::Unsent));
@@ -242,9 +242,9 @@ async fn a_worker_that_cannot_be_spoken_to_keeps_calls_unsent_and_one_that_leave
     assert_eq!(at_work, ids);
     held.leave();
     let (refused, _caller) = bench.call().await;
-    let Begun::Refused(refused) = held.begin(refused, ()) else { panic!("it takes no more calls") };
+    let CallAdmission::Refused(refused) = held.begin(refused, ()) else { panic!("it takes no more calls") };
     refused.finish(Ok(number(0)));
-    held.end(Starts::Unknown).settle();
+    held.end(StartKnowledge::Unknown).settle();
     bench.stop().await;
 }
 
@@ -256,7 +256,7 @@ async fn as_many_calls_are_at_work_as_the_worker_does_at_the_same_time() {
     let at_work = held.at_work();
     assert_eq!(at_work.iter().map(|at_work| at_work.call.get()).collect::<Vec<_>>(), ids[..2]);
     assert_eq!(&*at_work[0].command, "work");
-    held.end(Starts::Unknown).settle();
+    held.end(StartKnowledge::Unknown).settle();
     bench.stop().await;
 }
 
@@ -286,10 +286,10 @@ async fn a_stream_is_counted_against_its_credit() {
     let call = bench.next().await;
     let id = call.id().get();
     let mut held = HeldCalls::new(1);
-    assert!(matches!(held.begin(call, ()), Begun::ToSend(_)));
+    assert!(matches!(held.begin(call, ()), CallAdmission::ToSend(_)));
     let credit = held.credit(id).expect("a credit");
     let first = held.item(id, number(1));
-    assert_eq!(first, Streamed::Passed { unread: Portion::default() });
+    assert_eq!(first, ItemDelivery::Passed { unread: Portion::default() });
     assert!(credit.available().now_or_never().is_some());
     assert_ne!(held.item(id, number(2)), first);
     assert!(credit.available().now_or_never().is_none(), "both are sent");
@@ -297,7 +297,7 @@ async fn a_stream_is_counted_against_its_credit() {
     assert!(credit.available().now_or_never().is_some());
     held.take(id).expect("a call").finish(Ok(Encoded::nil()));
     assert!(!held.grant(id, Portion::default()));
-    assert_eq!(held.item(id, number(3)), Streamed::Dropped);
+    assert_eq!(held.item(id, number(3)), ItemDelivery::Dropped);
     let mut items = Vec::new();
     while let Some(item) = stream.next().await {
         items.push(item.expect("an item"));
@@ -312,8 +312,8 @@ async fn a_stream_that_nobody_asked_for_fails_its_call() {
     let mut held = HeldCalls::new(1);
     let (ids, mut callers) = bench.hold(&mut held, 1).await;
     assert!(held.credit(ids[0]).is_none());
-    assert_eq!(held.item(ids[0], Encoded::nil()), Streamed::Unasked);
-    assert_eq!(held.item(ids[0], Encoded::nil()), Streamed::Dropped, "told once");
+    assert_eq!(held.item(ids[0], Encoded::nil()), ItemDelivery::Unasked);
+    assert_eq!(held.item(ids[0], Encoded::nil()), ItemDelivery::Dropped, "told once");
     held.take(ids[0]).expect("a call").finish_after(Duration::ZERO, Ok(Encoded::nil()));
     let error = answer(callers.remove(0)).await.expect_err("it cannot be answered");
     assert!(matches!(error, CallError::Remote(error) if error.kind == RemoteErrorKind::Streaming));
@@ -327,11 +327,11 @@ async fn the_end_of_a_worker_lets_streams_go_on() {
     let call = bench.next().await;
     let id = call.id().get();
     let mut held = HeldCalls::new(1);
-    assert!(matches!(held.begin(call, ()), Begun::ToSend(_)));
+    assert!(matches!(held.begin(call, ()), CallAdmission::ToSend(_)));
     let credit = held.credit(id).expect("a credit");
-    assert_eq!(held.item(id, Encoded::nil()), Streamed::Passed { unread: Portion::default() });
+    assert_eq!(held.item(id, Encoded::nil()), ItemDelivery::Passed { unread: Portion::default() });
     assert!(credit.available().now_or_never().is_none());
-    held.end(Starts::Unknown).settle();
+    held.end(StartKnowledge::Unknown).settle();
     credit.available().await;
     bench.stop().await;
 }
@@ -374,7 +374,7 @@ enum Answered {
 }
 
 /// Applies the steps to calls of a pool. Checks that each call is answered once, and as the table says.
-async fn each_call_is_answered_once(bench: &Bench, steps: &[Step], starts: Starts) {
+async fn each_call_is_answered_once(bench: &Bench, steps: &[Step], starts: StartKnowledge) {
     let mut held = HeldCalls::new(3);
     let mut callers: Vec<(u64, Caller)> = Vec::new();
     let mut expected: Vec<(u64, Answered)> = Vec::new();
@@ -389,7 +389,7 @@ async fn each_call_is_answered_once(bench: &Bench, steps: &[Step], starts: Start
                 let (call, caller) = bench.call().await;
                 let id = call.id().get();
                 callers.push((id, caller));
-                if let Begun::Refused(call) = held.begin(call, ()) {
+                if let CallAdmission::Refused(call) = held.begin(call, ()) {
                     call.give_back();
                     expected.push((id, Answered::ByAnother));
                     // At once, because the next `bench.call` would take it for its own.
@@ -427,12 +427,12 @@ async fn each_call_is_answered_once(bench: &Bench, steps: &[Step], starts: Start
         expected.push((
             id,
             match at_end {
-                AtEnd::GiveBack => Answered::ByAnother,
-                AtEnd::Lose => Answered::Lost,
-                AtEnd::Conclude => Answered::GivenUp,
+                CallSettlement::GiveBack => Answered::ByAnother,
+                CallSettlement::Lose => Answered::Lost,
+                CallSettlement::Conclude => Answered::GivenUp,
             },
         ));
-        given_back += usize::from(at_end == AtEnd::GiveBack);
+        given_back += usize::from(at_end == CallSettlement::GiveBack);
         call.settle(at_end);
     }
     assert!(held.is_empty());
@@ -460,7 +460,7 @@ async fn each_call_is_answered_once(bench: &Bench, steps: &[Step], starts: Start
 fn each_call_is_answered_exactly_once_whatever_happens() {
     let runtime = Runtime::new().expect("a runtime");
     let bench = runtime.block_on(Bench::start());
-    let starts = prop_oneof![Just(Starts::Known), Just(Starts::Unknown)];
+    let starts = prop_oneof![Just(StartKnowledge::Known), Just(StartKnowledge::Unknown)];
     let config = ProptestConfig { cases: 48, ..ProptestConfig::default() };
     proptest!(config, |(steps in prop::collection::vec(step(), 1..30), starts in starts)| {
         runtime.block_on(each_call_is_answered_once(&bench, &steps, starts));

@@ -88,7 +88,7 @@ async fn refused(program: &str) -> EngineError {
 
 async fn fault(program: &str) -> String {
     match refused(program).await {
-        EngineError::Start { source: StartError::Protocol { fault, .. }, .. } => fault,
+        EngineError::Start { source: StartError::Protocol { fault, .. }, .. } => fault.to_string(),
         error => panic!("{}", chain(&error)),
     }
 }
@@ -106,8 +106,8 @@ async fn lines_around_the_ready_line_are_logs() {
     assert_eq!(pit.pools()[0].commands(), ["who"]);
     let worker = pit.pools()[0].workers()[0].id.clone();
     let shown = || {
-        let (lines, _) = pit.pools()[0].output(&worker).expect("its output");
-        lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
+        let output = pit.pools()[0].output(&worker).expect("its output");
+        output.lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
     };
     until("all lines are read", || shown().len() == 4).await;
     let mut shown = shown();

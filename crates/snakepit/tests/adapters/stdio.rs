@@ -174,7 +174,7 @@ async fn every_other_line_is_a_log() {
     assert_eq!(soon("the call", pit.call::<String>("chat", args! {})).await.expect("an answer"), "said");
     let worker = pit.pools()[0].workers()[0].id.clone();
     let shown = || {
-        let (lines, _) = pit.pools()[0].output(&worker).expect("its output");
+        let lines = pit.pools()[0].output(&worker).expect("its output").lines;
         lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
     };
     until("all is read", || shown().len() == 6).await;

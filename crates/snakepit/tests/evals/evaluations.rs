@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use snakepit::PoolOptions;
 use snakepit::evals::{
     Dataset, EvalError, EvalJournal, EvalLoop, EvalPlan, EvalReport, Evaluation, Evaluator, Experiment,
-    RemoteEvaluation, SampleOutcome, SampleStage,
+    RemoteEvaluation, SampleOutcome, SampleStage, UnscoredKind,
 };
 use snakepit::loops::{LoopGroup, LoopScope, RunOptions, Runnable, Watchdog};
 use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, MemoryMailbox, SendOptions, body};
@@ -78,9 +78,12 @@ async fn errors_and_timeouts_are_results_and_stand_in_the_report() {
     assert!(report.complete);
     assert_eq!(summary.pass_rate, Some(3.0 / 7.0));
     assert_eq!((summary.scores[0], summary.scores[9]), (1, 3));
-    let unscored: Vec<(&str, &str)> =
+    let unscored: Vec<(&str, UnscoredKind)> =
         summary.unscored.iter().map(|it| (it.sample.as_str(), it.kind)).collect();
-    assert_eq!(unscored, [("raise", "error"), ("hang", "timeout"), ("die", "error")]);
+    assert_eq!(
+        unscored,
+        [("raise", UnscoredKind::Error), ("hang", UnscoredKind::Timeout), ("die", UnscoredKind::Error)]
+    );
     assert_eq!(summary.unscored[0].message, "ValueError: cannot double that");
     assert_eq!(summary.unscored[1].message, "double did not answer within 2s");
     // The text names no particular worker: a report is the same, whichever worker died.
@@ -409,7 +412,7 @@ async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     let watchdog = Watchdog::new().message_limit(limit).liveness_limit(limit);
     let group = Arc::new(LoopGroup::new("group").with(evals.clone()).watchdog(watchdog));
     let scope = LoopScope::start(Arc::clone(&group), RunOptions::new());
-    soon("it runs", evals.control().until_running(true)).await;
+    soon("it runs", evals.control().until_running()).await;
     let idle = evals.heartbeat().age();
     let sender = RemoteEvaluation::new(plan, requests, replies).patience(Duration::from_millis(50));
     sender.run(&mut EvalJournal::in_memory(), |_| {}).await.expect("a report");
@@ -428,7 +431,7 @@ async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     // The loop turns, whatever its handlers do.
     assert!(idle < SOON && evals.heartbeat().age() < SOON);
     group.stop_now();
-    soon("it ends", group.control().until_running(false)).await;
+    soon("it ends", group.control().until_stopped()).await;
     drop(scope);
     pit.end_now().await;
 }
@@ -452,7 +455,7 @@ async fn a_reply_that_comes_twice_is_counted_once_and_one_that_never_comes_is_mi
     let counts = report.experiments[0].counts;
     assert_eq!((counts.passed, counts.timeouts, counts.missing), (1, 1, 1));
     assert!(!report.complete);
-    assert_eq!(report.experiments[0].unscored[1].kind, "missing");
+    assert_eq!(report.experiments[0].unscored[1].kind, UnscoredKind::Missing);
     // Only the sample without a result was sent, and it names the mailbox for the reply.
     let [request] = &requests.peek(10).await.expect("messages")[..] else { panic!("one request") };
     assert_eq!(request.reply_to.as_deref(), Some("results"));

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use snakepit::evals::{
     Dataset, EvalJournal, EvalLoop, EvalPlan, EvalReport, EvalRequest, Evaluation, Evaluator, Experiment,
-    RemoteEvaluation, Responder, SampleStage,
+    RemoteEvaluation, Responder, SampleStage, UnscoredKind,
 };
 use snakepit::loops::{HandlerFailure, LoopGroup, LoopScope, MainLoop, RunOptions, Runnable};
 use snakepit::mailbox::{Mailbox, MemoryMailbox, ReceiveOptions, SendOptions, TypedMessage, body};
@@ -90,8 +90,8 @@ async fn a_main_loop_and_an_eval_loop_over_it_run_in_one_group_and_the_report_is
     let evals = Arc::new(evals.expect("a loop").concurrency(3));
     let group = Arc::new(LoopGroup::new("service").with(main.clone()).with(evals.clone()));
     let scope = LoopScope::start(Arc::clone(&group), RunOptions::new());
-    soon("both run", main.control().until_running(true)).await;
-    soon("both run", evals.control().until_running(true)).await;
+    soon("both run", main.control().until_running()).await;
+    soon("both run", evals.control().until_running()).await;
     // The service serves its users meanwhile.
     for n in 0..10 {
         let request = body(&json!({ "a": n, "b": n })).expect("a body");
@@ -187,7 +187,10 @@ async fn an_answer_that_never_comes_is_a_timeout_and_one_that_a_handler_cannot_r
     let hangs = hangs.timeout(Duration::from_millis(50));
     let report = evaluation.run_over(&hangs, &mut EvalJournal::in_memory(), |_| {}).await.expect("a report");
     let unscored = &report.experiments[0].unscored[0];
-    assert_eq!((unscored.kind, unscored.message.as_str()), ("timeout", "there was no answer within 50ms"));
+    assert_eq!(
+        (unscored.kind, unscored.message.as_str()),
+        (UnscoredKind::Timeout, "there was no answer within 50ms")
+    );
 
     let office = Office::new();
     let main = adder(&office, &Arc::default());

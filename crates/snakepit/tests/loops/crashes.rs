@@ -146,7 +146,7 @@ async fn a_loop_that_crashes_while_it_starts_stops_all_or_is_run_again_or_is_lef
 async fn a_loop_that_crashes_while_it_receives_stops_all_or_is_run_again_or_is_left() {
     for policy in [CrashPolicy::StopAll, CrashPolicy::restart(), CrashPolicy::Ignore] {
         let mut pair = Pair::start(Phase::Running, policy);
-        soon("it runs", pair.fragile.control().until_running(true)).await;
+        soon("it runs", pair.fragile.control().until_running()).await;
         pair.crash();
         match policy {
             CrashPolicy::StopAll => {
@@ -157,7 +157,7 @@ async fn a_loop_that_crashes_while_it_receives_stops_all_or_is_run_again_or_is_l
                 pair.until_run_again().await;
                 Pair::assert_serves(&mut pair.of_fragile).await;
             }
-            _ => soon("it is gone", pair.fragile.control().until_running(false)).await,
+            _ => soon("it is gone", pair.fragile.control().until_stopped()).await,
         }
         Pair::assert_serves(&mut pair.of_other).await;
         assert!(pair.end().await.is_clean, "{policy:?}");

@@ -66,7 +66,7 @@ async fn critical_loops_end_last_and_have_the_time_that_the_others_left() {
     assert_eq!(high.begun().await, 2);
     assert!(last.control().wanted().receives());
     low.let_through(1);
-    soon("the background ends", first.control().until_running(false)).await;
+    soon("the background ends", first.control().until_stopped()).await;
     high.let_through(1);
     assert!(ends.await);
     assert!(!last.running());
@@ -86,7 +86,7 @@ async fn a_low_level_that_does_not_end_takes_only_its_share() {
     let began = Instant::now();
     let ends = group.shutdown(Duration::from_secs(4));
     gate.let_through(1);
-    soon("the critical one ends", critical.control().until_running(false)).await;
+    soon("the critical one ends", critical.control().until_stopped()).await;
     assert!(began.elapsed() < Duration::from_millis(3900), "{:?}", began.elapsed());
     assert!(!ends.await, "the deaf one has not ended");
     drop(scope);

@@ -40,7 +40,7 @@ async fn probes_say_how_a_group_stands() {
 
     let options = RunOptions::new().wait(Duration::from_millis(20));
     let scope = LoopScope::start(Arc::clone(&group), options);
-    soon("it runs", main.control().until_running(true)).await;
+    soon("it runs", main.control().until_running()).await;
     for path in ["/startupz", "/livez", "/health/live", "/readyz", "/health/ready"] {
         assert_eq!(get(address, path).await.0, 200, "{path}");
     }

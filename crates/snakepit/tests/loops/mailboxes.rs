@@ -136,7 +136,7 @@ impl Gate {
 /// Starts a loop, and waits until it runs.
 pub(crate) async fn run<L: Runnable + 'static>(runnable: L, options: RunOptions) -> LoopScope<L> {
     let scope = LoopScope::start(Arc::new(runnable), options);
-    soon("it runs", scope.runnable().control().until_running(true)).await;
+    soon("it runs", scope.runnable().control().until_running()).await;
     scope
 }
 

@@ -99,7 +99,7 @@ async fn a_shutdown_while_the_backend_fails_ends_in_time_and_leaves_the_rest_to_
     let ends = scope.runnable().shutdown(Duration::from_secs(30));
     assert!(!ends.await, "nobody knows whether it was acknowledged");
     assert!(began.elapsed() < Duration::from_secs(31), "{:?}", began.elapsed());
-    soon("it ends soon after", scope.runnable().control().until_running(false)).await;
+    soon("it ends soon after", scope.runnable().control().until_stopped()).await;
     flaky.set_broken(false);
     let count = mailboxes.count().await;
     assert_eq!(count.visible + count.in_flight, 3, "{count:?}");

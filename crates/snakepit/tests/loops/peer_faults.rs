@@ -101,7 +101,7 @@ async fn l3_all_loops_are_told_although_the_first_does_not_end() {
     let scope = LoopScope::start(Arc::clone(&group), RunOptions::new());
     until("both run", || deaf.running() && other.running()).await;
     let ends = group.shutdown(Duration::from_millis(300));
-    soon("the other ends", other.control().until_running(false)).await;
+    soon("the other ends", other.control().until_stopped()).await;
     assert!(deaf.running(), "before the first has timed out");
     assert!(!ends.await, "the first did not end");
     drop(scope);
@@ -147,7 +147,7 @@ async fn l5_the_pattern_with_one_loop_burns_no_timeout() {
     let told = main.clone();
     coordinator.register("main", move || drop(told.shutdown(Duration::from_secs(30))));
     let mut scope = LoopScope::start(main.clone(), RunOptions::new());
-    soon("it runs", main.control().until_running(true)).await;
+    soon("it runs", main.control().until_running()).await;
     let began = Instant::now();
     coordinator.trigger();
     soon("it ends", scope.ended()).await.expect("no error");
@@ -167,7 +167,7 @@ async fn l6_a_callback_that_panics_keeps_no_loop_back_and_each_is_told_once() {
         drop(of_callback.shutdown(Duration::from_secs(30)));
     });
     let mut scope = LoopScope::start(main.clone(), RunOptions::new());
-    soon("it runs", main.control().until_running(true)).await;
+    soon("it runs", main.control().until_running()).await;
     coordinator.trigger();
     coordinator.trigger();
     soon("it ends", scope.ended()).await.expect("no error");
@@ -287,7 +287,7 @@ async fn l13_a_signal_needs_no_lock_that_others_hold() {
     let group = Arc::new(LoopGroup::new("group").with(main.clone()));
     let runs = Arc::clone(&group);
     let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
-    soon("it runs", main.control().until_running(true)).await;
+    soon("it runs", main.control().until_running()).await;
     // This thread takes the coordinator's lock continuously while the signal comes. A signal that interrupts the holder
     // of the lock needs a process of its own: that test is in `proving`.
     let busy = Arc::clone(&coordinator);

@@ -19,8 +19,7 @@ use crate::support::{Pit, soon, until, worker};
 async fn a_pool_loop_answers_messages_by_a_command() {
     let pit = Pit::start(worker("basic.py").workers(2)).await;
     for mailboxes in Mailboxes::both() {
-        let options: PoolLoopOptions =
-            serde_json::from_value(json!({ "command": "add", "concurrency": 4 })).expect("a description");
+        let options = PoolLoopOptions::new("add").concurrency(4);
         let scope = run(
             PoolLoop::new(&pit, Arc::clone(&mailboxes.requests), &options).expect("a pool"),
             RunOptions::new(),
@@ -118,7 +117,7 @@ async fn a_handler_can_call_a_pool_and_stop_now_cancels_the_call() {
     let pool = &pit.pools()[0];
     until("the call is under way", || pool.in_flight() == 1).await;
     scope.runnable().stop_now();
-    soon("it ends", scope.runnable().control().until_running(false)).await;
+    soon("it ends", scope.runnable().control().until_stopped()).await;
     assert_eq!(mailboxes.count().await.visible, 1, "given back");
     until("the call is gone", || pool.in_flight() == 0).await;
     pit.end().await;
@@ -145,7 +144,7 @@ async fn the_watchdog_tells_where_the_python_worker_is() {
     let stack = soon("it is told", told).await.expect("a stack");
     assert!(stack.contains("basic.py") && stack.contains("sleep"), "{stack}");
     group.stop_now();
-    soon("it ends", group.control().until_running(false)).await;
+    soon("it ends", group.control().until_stopped()).await;
     drop(scope);
     pit.end_now().await;
 }

@@ -87,7 +87,7 @@ async fn row_4_longer_than_the_timeout_the_lease_runs_out_and_it_is_redelivered(
         assert_eq!(second.begun().await, "slow", "{}", mailboxes.kind);
         // The late one is not accepted; the second one is.
         first.let_through(1);
-        soon("the first ends", scope.runnable().control().until_running(false)).await;
+        soon("the first ends", scope.runnable().control().until_stopped()).await;
         assert_eq!(mailboxes.count().await.in_flight, 1, "{}", mailboxes.kind);
         second.let_through(1);
         end(other).await;
@@ -108,7 +108,7 @@ async fn stop_now_cancels_what_is_in_flight_and_gives_it_back() {
         }
         mailboxes.until_count(0, 6, 0).await;
         scope.runnable().stop_now();
-        soon("it ends", scope.runnable().control().until_running(false)).await;
+        soon("it ends", scope.runnable().control().until_stopped()).await;
         assert_eq!(mailboxes.count().await.visible, 6, "{}", mailboxes.kind);
     }
 }

@@ -17,7 +17,7 @@ async fn shutdown_stops_the_loop() {
         let main = Arc::new(gate.main_loop("main", &mailboxes.requests));
         let runs = Arc::clone(&main);
         let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
-        soon("it runs", main.control().until_running(true)).await;
+        soon("it runs", main.control().until_running()).await;
         assert!(main.running());
         assert!(main.shutdown(Duration::from_secs(5)).await);
         assert!(!main.running());
@@ -57,8 +57,8 @@ async fn a_group_coordinates_the_shutdown() {
         let runs = Arc::clone(&group);
         let task = tokio::spawn(async move { runs.run_without_signals(RunOptions::new()).await });
         soon("both run", async {
-            first.control().until_running(true).await;
-            second.control().until_running(true).await;
+            first.control().until_running().await;
+            second.control().until_running().await;
         })
         .await;
         assert!(group.shutdown(Duration::from_secs(5)).await, "{}", mailboxes.kind);
@@ -77,7 +77,7 @@ async fn pattern_1_a_single_loop_with_signals() {
     let triggers = Arc::clone(&coordinator);
     let of_control = main.control().clone();
     tokio::spawn(async move {
-        of_control.until_running(true).await;
+        of_control.until_running().await;
         triggers.trigger();
     });
     soon("it runs until the signal", main.run(RunOptions::new())).await.expect("no error");
@@ -93,7 +93,7 @@ async fn pattern_2_several_loops_with_a_group() {
     let group = LoopGroup::new("group").with(first.clone()).with(second);
     let of_control = first.control().clone();
     tokio::spawn(async move {
-        of_control.until_running(true).await;
+        of_control.until_running().await;
         ShutdownCoordinator::get().expect("the group has installed it").trigger();
     });
     let end = soon("until the signal", group.run(RunOptions::new())).await.expect("no error");
@@ -110,9 +110,9 @@ async fn pattern_3_a_scope_ends_its_loops() {
     {
         let group = Arc::new(LoopGroup::new("group").with(main.clone()));
         let _scope = LoopScope::start(group, RunOptions::new());
-        soon("it runs", main.control().until_running(true)).await;
+        soon("it runs", main.control().until_running()).await;
     }
-    soon("it has ended", main.control().until_running(false)).await;
+    soon("it has ended", main.control().until_stopped()).await;
     let group = Arc::new(LoopGroup::new("again").with(Arc::new(gate.main_loop("next", &mailboxes.requests))));
     let scope = LoopScope::start(group, RunOptions::new());
     assert!(scope.end(Duration::from_secs(20)).await, "a scope that is ended is waited for");
@@ -125,7 +125,7 @@ async fn pattern_4_programmatic_shutdown() {
     let main = Arc::new(gate.main_loop("main", &mailboxes.requests));
     let runs = Arc::clone(&main);
     let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
-    soon("it runs", main.control().until_running(true)).await;
+    soon("it runs", main.control().until_running()).await;
     assert!(main.shutdown(Duration::from_mins(1)).await, "it stopped within the timeout");
     soon("its task ends", task).await.expect("no panic").expect("no error");
 }

@@ -82,12 +82,9 @@ async fn all_are_answered_once(mailboxes: &Mailboxes) {
 /// Checks that all messages are back, and that none was delivered more than once before.
 async fn all_are_back(mailboxes: &Mailboxes) {
     let count = mailboxes.count().await;
-    assert_eq!(
-        count,
-        MessageCounts { visible: MESSAGES as u64, ..MessageCounts::default() },
-        "{}",
-        mailboxes.kind
-    );
+    let mut expected = MessageCounts::default();
+    expected.visible = MESSAGES as u64;
+    assert_eq!(count, expected, "{}", mailboxes.kind);
     for message in mailboxes.take_all().await {
         assert!(message.delivery_count <= 2, "{}: {message:?}", mailboxes.kind);
     }

@@ -99,9 +99,8 @@ async fn start(logging: Logging) -> Pit {
 
 fn printed(pit: &Pit) -> u64 {
     let pool = &pit.pools()[0];
-    let (kept, dropped) =
-        pool.workers().first().and_then(|worker| pool.output(&worker.id)).unwrap_or_default();
-    kept.len() as u64 + dropped
+    let output = pool.workers().first().and_then(|worker| pool.output(&worker.id)).unwrap_or_default();
+    output.lines.len() as u64 + output.dropped
 }
 
 /// Makes a worker print a text, and waits until the host has read it.

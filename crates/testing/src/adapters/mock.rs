@@ -66,11 +66,8 @@ fn note(path: &str, line: &str) -> Result<(), MockError> {
 }
 
 fn error(args: &Value) -> Result<RemoteError, MockError> {
-    Ok(RemoteError {
-        type_name: Some("mock.ConformanceError".into()),
-        traceback: Some("in deep_inside\n".into()),
-        ..RemoteError::new(RemoteErrorKind::Exception, words(args, "message")?)
-    })
+    let error = RemoteError::new(RemoteErrorKind::Exception, words(args, "message")?);
+    Ok(error.type_name("mock.ConformanceError").traceback("in deep_inside\n"))
 }
 
 /// Records a cancellation: a mock's function is cancelled by being dropped.
@@ -120,8 +117,8 @@ pub(super) fn worker() -> Mock {
         .command("add", |args| async move { Ok((integer(&args, "a")? + integer(&args, "b")?).into()) })
         .command("fail", |args| async move { Err(error(&args)?.into()) })
         .command("fail_because", |args| async move {
-            let cause = Some(Box::new(RemoteError::new(RemoteErrorKind::Exception, "the root of it")));
-            Err(RemoteError { cause, ..error(&args)? }.into())
+            let cause = RemoteError::new(RemoteErrorKind::Exception, "the root of it");
+            Err(error(&args)?.cause(cause).into())
         })
         .stream("count", |args| match integer(&args, "n") {
             Ok(n) => count(n).left_stream(),

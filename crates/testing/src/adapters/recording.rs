@@ -7,7 +7,9 @@ use futures_util::future::{self, BoxFuture, FutureExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::adapter::{Adapter, AtWork, CancelStage, Handle, Introduction, Reason, Spawner, StartError};
+use crate::adapter::{
+    Adapter, AtWork, CancelStage, Handle, Introduction, ProtocolFault, Reason, Spawner, StartError,
+};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 
@@ -35,7 +37,7 @@ struct RecordedWorker {
     reasons: Vec<Reason>,
     /// The calls that are held back until the worker's end.
     withheld: Vec<Call>,
-    breaks: watch::Sender<Option<String>>,
+    breaks: watch::Sender<Option<ProtocolFault>>,
 }
 
 impl Recording {
@@ -147,7 +149,7 @@ struct RecordingHandle {
     inner: Arc<dyn Handle>,
     recording: Arc<Recording>,
     number: usize,
-    breaks: watch::Receiver<Option<String>>,
+    breaks: watch::Receiver<Option<ProtocolFault>>,
     /// The last call that the worker got.
     at_work: Mutex<Option<AtWork>>,
 }
@@ -167,7 +169,7 @@ impl Handle for RecordingHandle {
             self.recording.changed.send_replace(());
             return;
         }
-        let at_work = AtWork { call: call.id(), command: call.command().into(), since: Instant::now() };
+        let at_work = AtWork::new(call.id(), call.command(), Instant::now());
         *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = Some(at_work);
         Arc::clone(&self.inner).execute(call);
     }
@@ -215,7 +217,7 @@ impl Handle for RecordingHandle {
         self.inner.not_begun()
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
         async {
             let mut breaks = self.breaks.clone();
             let broken = async {

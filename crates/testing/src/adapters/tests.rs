@@ -12,7 +12,9 @@ use tokio::sync::watch;
 
 use super::recording::{Recording, RecordingAdapter};
 use super::{Capability, CheckVerdict, Feature, MockSubject, Subject, Way, mock};
-use crate::adapter::{Adapter, CancelStage, Handle, Introduction, Reason, Spawner, StartError};
+use crate::adapter::{
+    Adapter, CancelStage, Handle, Introduction, ProtocolFault, Reason, Spawner, StartError,
+};
 use crate::call::{Call, CallId, Portion, RemoteError, RemoteErrorKind};
 use crate::custody::{self, WorkerId};
 use crate::value::Encoded;
@@ -216,7 +218,7 @@ impl Handle for FaultyHandle {
         self.inner.grant(call, more);
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
         async {
             match self.fault {
                 AdapterFault::HidesDeaths => future::pending().await,

@@ -46,7 +46,7 @@ pub(crate) fn open(tier: &str, state: &Path) -> BenchResult<Run> {
 /// Checks whether this machine supports the tier. The error says why not.
 pub(crate) fn available(tier: &str) -> Result<(), String> {
     let probe = snakepit_custody::probe();
-    probe.tiers.into_iter().find(|(it, _)| it.name() == tier).map_or(Ok(()), |(_, answer)| answer)
+    probe.tiers.into_iter().find(|found| found.tier.name() == tier).map_or(Ok(()), |found| found.works)
 }
 
 /// Ends a run. A survivor is an error.

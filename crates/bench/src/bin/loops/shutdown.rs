@@ -65,7 +65,7 @@ async fn end_of_idle(backend: Backend) -> BenchResult<Duration> {
         tokio::spawn(async move { group.run_without_signals(RunOptions::new()).await })
     };
     for one in group.loops() {
-        timeout(PATIENCE, one.control().until_running(true)).await?;
+        timeout(PATIENCE, one.control().until_running()).await?;
     }
     // The loops are about to wait in `receive`, but no event reports that from outside.
     tokio::time::sleep(Duration::from_millis(50)).await;

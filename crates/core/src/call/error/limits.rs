@@ -66,6 +66,7 @@ fn cut(text: &mut String, left: &mut usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::PayloadLayout;
 
     #[test]
     fn a_long_text_keeps_its_ends() {
@@ -105,7 +106,8 @@ mod tests {
         let mut bytes = b"\x82\xa4kind\xa1x\xa5notes\xdd".to_vec();
         bytes.extend((2u32 << 20).to_be_bytes());
         bytes.resize(bytes.len() + (2 << 20), 0xa0);
-        let error = RemoteError::read(&Encoded::from_payload(bytes.into(), false).expect("a payload"));
+        let error =
+            RemoteError::read(&Encoded::from_payload(bytes.into(), PayloadLayout::Plain).expect("a payload"));
         assert_eq!(error.kind, RemoteErrorKind::BadPayload);
         assert!(error.message.contains("too much memory"), "{error}");
     }

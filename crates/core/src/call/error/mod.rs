@@ -2,6 +2,7 @@
 
 pub(crate) mod autopsy;
 mod limits;
+mod no_workers;
 pub(crate) mod remote;
 
 use std::fmt::Write as _;
@@ -12,6 +13,8 @@ use super::CallId;
 use crate::telemetry::TraceError;
 use crate::value::ValueError;
 pub use autopsy::{Autopsy, OomVerdict};
+pub use no_workers::NoWorkersReason;
+pub(crate) use no_workers::SCALED_TO_ZERO;
 pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
 
@@ -157,8 +160,8 @@ pub enum CallError {
     NoWorkers {
         /// The pool.
         pool: String,
-        /// Why the pool has no worker, such as the error of its last start.
-        reason: String,
+        /// Why the pool has no worker.
+        reason: NoWorkersReason,
         /// Why the pool is degraded, if it is.
         degraded: Option<Arc<str>>,
     },

@@ -9,6 +9,7 @@ use crate::harmless;
 /// An error that a worker or a tool reports: an exception with its causes, or a call that does not fit the command.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct RemoteError {
     /// The kind of the error.
     pub kind: RemoteErrorKind,
@@ -49,6 +50,36 @@ impl RemoteError {
     /// ```
     pub fn new(kind: impl Into<RemoteErrorKind>, message: impl Into<String>) -> Self {
         Self { kind: kind.into(), message: message.into(), ..Self::default() }
+    }
+
+    /// Sets the exception's type.
+    pub fn type_name(mut self, name: impl Into<String>) -> Self {
+        self.type_name = Some(name.into());
+        self
+    }
+
+    /// Sets where the exception was raised.
+    pub fn traceback(mut self, traceback: impl Into<String>) -> Self {
+        self.traceback = Some(traceback.into());
+        self
+    }
+
+    /// Sets the error that caused this one.
+    pub fn cause(mut self, cause: Self) -> Self {
+        self.cause = Some(Box::new(cause));
+        self
+    }
+
+    /// Sets the commands with names like the unknown one.
+    pub fn nearest(mut self, commands: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.nearest = commands.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the place inside the value.
+    pub fn path(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
+        self
     }
 
     /// Creates the error of a streaming command that was called without `stream`.

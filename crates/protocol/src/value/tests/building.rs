@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use crate::value::{BODY_THRESHOLD, Blob, Encoded, Map, Value, ValueBuilder, write};
+use crate::value::{BODY_THRESHOLD, Blob, Encoded, Map, PayloadLayout, Value, ValueBuilder, write};
 
 fn long(fill: u8) -> Bytes {
     Bytes::from(vec![fill; BODY_THRESHOLD])
@@ -13,7 +13,7 @@ fn received(encoded: &Encoded) -> Encoded {
     let mut payload = BytesMut::new();
     encoded.write_to(&mut payload);
     assert_eq!(payload.len(), encoded.payload_len());
-    Encoded::from_payload(payload.freeze(), encoded.has_bodies()).expect("a payload")
+    Encoded::from_payload(payload.freeze(), encoded.has_bodies().into()).expect("a payload")
 }
 
 #[test]
@@ -50,7 +50,8 @@ fn a_list_of_flags_and_values_is_taken_apart_and_anything_else_is_refused_whole(
         b"\x92\x92\xc3\x01",
         b"\x91\x92\xc3\x01\x01",
     ] {
-        let list = Encoded::from_payload(Bytes::copy_from_slice(wrong), false).expect("a payload");
+        let list =
+            Encoded::from_payload(Bytes::copy_from_slice(wrong), PayloadLayout::Plain).expect("a payload");
         assert!(list.flagged(|_, _| Ok(())).is_err(), "{wrong:x?}");
     }
 }
@@ -75,7 +76,7 @@ fn a_long_byte_string_is_read_where_it_lies() {
     sent.write_to(&mut payload);
     let payload = payload.freeze();
     let memory = payload.as_ptr_range();
-    let received = Encoded::from_payload(payload, true).expect("a payload");
+    let received = Encoded::from_payload(payload, PayloadLayout::WithBodies).expect("a payload");
     let image: Photo = received.decode().expect("an image");
     assert_eq!((image.name.as_str(), &image.pixels.0), ("a", &long(1)));
     assert!(memory.contains(&image.pixels.as_ptr()));
@@ -171,7 +172,8 @@ fn a_serialize_that_encodes_something_itself_is_no_trouble() {
 #[test]
 fn what_came_unread_is_looked_at_before_it_becomes_a_part_of_something() {
     for bytes in [&b""[..], b"\x01\x02", b"\x92\x01", b"\xa1\xff"] {
-        let came = Encoded::from_payload(Bytes::copy_from_slice(bytes), false).expect("a payload");
+        let came =
+            Encoded::from_payload(Bytes::copy_from_slice(bytes), PayloadLayout::Plain).expect("a payload");
         assert!(Encoded::encode(&came).is_err(), "{bytes:?}");
         assert!(Encoded::encode(&(1, &came)).is_err(), "{bytes:?}");
         assert!(ValueBuilder::default().encoded(&came).is_err(), "{bytes:?}");

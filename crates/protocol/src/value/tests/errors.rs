@@ -7,7 +7,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::value::{BigInt, Blob, DateTime, Encoded, Map, NaiveDateTime, Value, ValueErrorKind};
+use crate::value::{
+    BigInt, Blob, DateTime, Encoded, Map, NaiveDateTime, PayloadLayout, Value, ValueErrorKind,
+};
 
 #[derive(Debug, Deserialize)]
 #[expect(dead_code, reason = "only read")]
@@ -114,7 +116,7 @@ fn our_own_kinds_are_strict() {
 fn what_is_malformed_names_its_place_too() {
     // {"a": [1, <extension 9>]}
     let bytes = Bytes::from_static(b"\x81\xa1a\x92\x01\xd4\x09\x00");
-    let encoded = Encoded::from_payload(bytes, false).expect("a payload");
+    let encoded = Encoded::from_payload(bytes, PayloadLayout::Plain).expect("a payload");
     let error = encoded.to_value().expect_err("malformed");
     assert_eq!(error.to_string(), "a[1]: unknown extension type 9");
     assert_eq!(error.kind(), ValueErrorKind::Malformed);

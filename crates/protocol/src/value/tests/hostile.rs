@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use crate::value::{BigInt, Blob, DateTime, Encoded, Value, ValueBuilder};
+use crate::value::{BigInt, Blob, DateTime, Encoded, PayloadLayout, Value, ValueBuilder};
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "only read")]
@@ -19,7 +19,9 @@ enum Any {
 }
 
 fn read_in_every_way(payload: &[u8], has_bodies: bool) {
-    let Ok(encoded) = Encoded::from_payload(Bytes::copy_from_slice(payload), has_bodies) else { return };
+    let Ok(encoded) = Encoded::from_payload(Bytes::copy_from_slice(payload), has_bodies.into()) else {
+        return;
+    };
     let direct = encoded.to_value();
     let through_serde = encoded.decode::<Value>();
     assert_eq!(direct.is_ok(), through_serde.is_ok());
@@ -75,8 +77,8 @@ fn a_value_cut_short_anywhere_is_refused() {
     let value = serde_json::json!({"a": [1, 300, -5, 1.5, "text"], "b": {"c": [null, true]}});
     let whole = Encoded::encode(&value).expect("sendable");
     for len in 0..whole.head().len() {
-        let cut =
-            Encoded::from_payload(Bytes::copy_from_slice(&whole.head()[..len]), false).expect("a payload");
+        let cut = Encoded::from_payload(Bytes::copy_from_slice(&whole.head()[..len]), PayloadLayout::Plain)
+            .expect("a payload");
         assert!(cut.to_value().is_err(), "{len} bytes");
         assert!(cut.decode::<serde_json::Value>().is_err(), "{len} bytes");
     }
@@ -89,7 +91,7 @@ fn a_type_that_nests_without_end_is_refused_at_the_limit() {
         bytes.extend(b"\x81\xa7Newtype");
     }
     bytes.extend(b"\xa4Unit");
-    let encoded = Encoded::from_payload(bytes.into(), false).expect("a payload");
+    let encoded = Encoded::from_payload(bytes.into(), PayloadLayout::Plain).expect("a payload");
     let error = encoded.decode::<Any>().err().expect("too deep");
     assert_eq!(error.message(), "nested deeper than 128 levels");
 }
@@ -101,14 +103,15 @@ fn what_takes_too_much_memory_is_refused() {
     nils.extend((8u32 << 20).to_be_bytes());
     nils.resize(5 + (8 << 20), 0xc0);
     let payload = Bytes::from(nils);
-    let of_a_worker = Encoded::from_worker(payload.clone(), false, 9 << 20).expect("a payload");
+    let of_a_worker =
+        Encoded::from_worker(payload.clone(), PayloadLayout::Plain, 9 << 20).expect("a payload");
     for error in [of_a_worker.to_value().err(), of_a_worker.decode::<Value>().err()] {
         assert!(error.is_some_and(|error| error.message().contains("four times max_frame")));
     }
     assert!(of_a_worker.decode::<Vec<[Option<u64>; 4]>>().is_err());
     assert_eq!(of_a_worker.decode::<Vec<Option<bool>>>().expect("a byte each").len(), 8 << 20);
     assert_eq!(of_a_worker.decode::<serde::de::IgnoredAny>(), Ok(serde::de::IgnoredAny));
-    let of_anybody = Encoded::from_payload(payload, false).expect("a payload");
+    let of_anybody = Encoded::from_payload(payload, PayloadLayout::Plain).expect("a payload");
     assert!(of_anybody.to_value().is_ok());
 }
 
@@ -116,7 +119,7 @@ fn with_bodies(head: &[u8], bodies: &[u8]) -> Encoded {
     let mut payload = (head.len() as u32).to_le_bytes().to_vec();
     payload.extend(head);
     payload.extend(bodies);
-    Encoded::from_payload(payload.into(), true).expect("a payload")
+    Encoded::from_payload(payload.into(), PayloadLayout::WithBodies).expect("a payload")
 }
 
 #[test]

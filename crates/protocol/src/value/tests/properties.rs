@@ -41,7 +41,7 @@ fn value() -> impl Strategy<Value = Value> {
 fn received(sent: &Encoded) -> Encoded {
     let mut payload = BytesMut::new();
     sent.write_to(&mut payload);
-    Encoded::from_payload(payload.freeze(), sent.has_bodies()).expect("a payload")
+    Encoded::from_payload(payload.freeze(), sent.has_bodies().into()).expect("a payload")
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use crate::value::{BigInt, Blob, DateTime, Encoded, Map, NaiveDateTime, Value};
+use crate::value::{BigInt, Blob, DateTime, Encoded, Map, NaiveDateTime, PayloadLayout, Value};
 
 fn through<T: Serialize, U: serde::de::DeserializeOwned>(value: T) -> U {
     Encoded::encode(&value).expect("sendable").decode().expect("readable")
@@ -210,7 +210,7 @@ fn of_two_equal_keys_the_last_one_counts() {
     }
     // {"a": 1, "b": [1], "a": 2, "b": [2]}
     let bytes = Bytes::from_static(b"\x84\xa1a\x01\xa1b\x91\x01\xa1a\x02\xa1b\x91\x02");
-    let twice = Encoded::from_payload(bytes, false).expect("a payload");
+    let twice = Encoded::from_payload(bytes, PayloadLayout::Plain).expect("a payload");
     assert_eq!(twice.decode(), Ok(TwoKeys { a: 2, b: vec![2] }));
     assert_eq!(twice.to_value().expect("a value").to_string(), r#"{"a":2,"b":[2]}"#);
     assert_eq!(twice.decode::<HashMap<String, Value>>().expect("a map")["a"], Value::Int(2));

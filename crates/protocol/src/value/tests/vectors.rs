@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::value::{BigInt, DateTime, Encoded, Map, NaiveDateTime, Value, ValueErrorKind};
+use crate::value::{BigInt, DateTime, Encoded, Map, NaiveDateTime, PayloadLayout, Value, ValueErrorKind};
 
 fn vectors(file: &str) -> Vec<Json> {
     let path = format!("{}/../../spec/vectors/{file}", env!("CARGO_MANIFEST_DIR"));
@@ -59,12 +59,12 @@ fn same(a: &Value, b: &Value) -> bool {
 fn encoded(vector: &Json) -> Encoded {
     let head = hex(&vector["hex"]);
     let Some(bodies) = vector.get("bodies") else {
-        return Encoded::from_payload(Bytes::from(head), false).expect("a payload");
+        return Encoded::from_payload(Bytes::from(head), PayloadLayout::Plain).expect("a payload");
     };
     let mut payload = (head.len() as u32).to_le_bytes().to_vec();
     payload.extend(head);
     payload.extend(hex(bodies));
-    Encoded::from_payload(Bytes::from(payload), true).expect("a payload")
+    Encoded::from_payload(Bytes::from(payload), PayloadLayout::WithBodies).expect("a payload")
 }
 
 fn flag(vector: &Json, name: &str) -> bool {
@@ -137,7 +137,8 @@ fn the_payloads_of_frames_are_read_and_written() {
     for vector in vectors("frames.json").iter().filter(|it| !it["payload"].is_null()) {
         let frame = hex(&vector["hex"]);
         let bodies = vector["flags"].as_u64().expect("flags") & 1 != 0;
-        let read = Encoded::from_payload(Bytes::from(frame[16..].to_vec()), bodies).expect("a payload");
+        let read =
+            Encoded::from_payload(Bytes::from(frame[16..].to_vec()), bodies.into()).expect("a payload");
         let expected = value(&vector["payload"]);
         assert!(same(&read.to_value().expect("a value"), &expected), "{}", vector["name"]);
         if !bodies {

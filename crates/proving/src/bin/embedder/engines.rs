@@ -56,7 +56,7 @@ fn cleanup(options: &EmbedderOptions, runtime: &tokio::runtime::Runtime) {
     let call = runtime.spawn(pit.call::<Value>("sleep", args! { seconds: 600.0 }).into_future());
     runtime.block_on(scripts::under_way(&pit));
     let reports = Snakepit::cleanup();
-    tell(&format!("ended {} clean {}", reports.len(), reports.iter().all(|(_, report)| report.is_clean())));
+    tell(&format!("ended {} clean {}", reports.len(), reports.iter().all(|run| run.report.is_clean())));
     tell(&format!("worker alive {}", process.is_alive()));
     tell(&format!("again {}", Snakepit::cleanup().len()));
     runtime.block_on(async {

@@ -297,7 +297,7 @@ pub(crate) fn exit_words(exit: Exit) -> String {
 }
 
 fn report_words(report: &StopReport) -> String {
-    let StopReport { stopped, killed, survivors, took } = report;
+    let StopReport { stopped, killed, survivors, took, .. } = report;
     let micros = took.as_micros();
     format!("stopped={stopped} killed={killed} micros={micros} survivors={}", survivor_words(survivors))
 }

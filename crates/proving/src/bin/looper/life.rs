@@ -137,7 +137,7 @@ pub(super) async fn work(file: &str, seed: u64, worker: Option<&str>) {
     let _ = timeout(LIFE, handled).await;
     if random.below(2) == 0 {
         host.scope.runnable().stop_now();
-        control.until_running(false).await;
+        control.until_stopped().await;
         return;
     }
     host.end().await;

@@ -86,7 +86,7 @@ pub(super) async fn run(file: &str) -> ExitCode {
     });
     let control = main.control().clone();
     tokio::spawn(async move {
-        control.until_running(true).await;
+        control.until_running().await;
         tell("receiving");
     });
     let group = LoopGroup::new("service").with(Arc::new(main));

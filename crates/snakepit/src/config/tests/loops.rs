@@ -22,11 +22,16 @@ fn a_loop_is_described_by_its_table_and_the_reference_mentions_every_key() {
     let [naps] = config.loops() else { panic!("{:?}", config.loops()) };
     assert_eq!((naps.name(), naps.queue.as_str()), ("naps", "requests"));
     assert_eq!(naps.file, Path::new("/conf/mail.db"));
-    let mut options =
-        PoolLoopOptions::new("answer").name("naps").pool("example").concurrency(8).max_deliveries(5);
-    options.call_timeout_ms = Some(30_000);
-    (options.backoff_ms, options.longest_backoff_ms) = (Some(1_000), Some(300_000));
-    (options.visibility_timeout_ms, options.wait_ms) = (Some(300_000), Some(20_000));
+    let options = PoolLoopOptions::new("answer")
+        .name("naps")
+        .pool("example")
+        .concurrency(8)
+        .max_deliveries(5)
+        .call_timeout(Duration::from_secs(30))
+        .backoff(Duration::from_secs(1))
+        .longest_backoff(Duration::from_mins(5))
+        .visibility_timeout(Duration::from_mins(5))
+        .wait(Duration::from_secs(20));
     assert_eq!(naps.options, options);
 }
 

@@ -45,7 +45,7 @@ async fn a_log_that_is_cut_says_so() {
     let pool = pit.pools()[0].clone();
     let worker = pool.workers()[0].id.clone();
     let _: Value = soon("the call", pit.call("any", args! {})).await.expect("an answer");
-    let (lines, _) = pool.output(&worker).expect("output");
+    let lines = pool.output(&worker).expect("output").lines;
     let told = &lines.last().expect("a line").text;
     assert_eq!(told, "info: nils (fields of 20971525 bytes are left out; 65536 is the limit)");
     pit.end().await;

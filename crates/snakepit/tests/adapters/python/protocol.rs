@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use snakepit::pool::OutputStream;
 use snakepit::{CallError, Value, args};
 
 use crate::support::{self, Pit, fault_of, raw, runs, soon, until};
@@ -205,9 +206,9 @@ async fn what_a_dead_worker_started_dies_with_it() {
     let pool = pit.pools()[0].clone();
     let worker = pool.workers()[0].id.clone();
     let first = tokio::spawn(pit.call::<Value>("any", args! {}).into_future());
-    let told = || pool.output(&worker).map(|(lines, _)| lines).unwrap_or_default();
-    until("it has children", || told().iter().any(|line| line.stream == "log")).await;
-    let line = told().into_iter().find(|line| line.stream == "log").expect("a line").text;
+    let told = || pool.output(&worker).map(|output| output.lines).unwrap_or_default();
+    until("it has children", || told().iter().any(|line| line.stream == OutputStream::Log)).await;
+    let line = told().into_iter().find(|line| line.stream == OutputStream::Log).expect("a line").text;
     let pids: Vec<u32> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     assert_eq!(pids.len(), 3, "{line}");
     assert!(pids.iter().all(|pid| runs(*pid)));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use snakepit::custody::{Containment, CustodyOptions};
+use snakepit::pool::HealthAnswer;
 use snakepit::{CallError, Snakepit, Value, args};
 
 use crate::support::{self, Pit, worker};
@@ -91,7 +92,7 @@ async fn each_worker_is_asked_for_its_health() {
     let pit = Pit::start(worker("basic.py").workers(3)).await;
     let answers = pit.pools()[0].check_health().await;
     let mut pids: Vec<i64> = Vec::new();
-    for (worker, answer) in answers {
+    for HealthAnswer { worker, answer, .. } in answers {
         pids.push(answer.unwrap_or_else(|error| panic!("{worker}: {error}"))["pid"].as_i64().expect("a pid"));
     }
     let mut expected: Vec<i64> =

@@ -59,7 +59,7 @@ async fn a_call_without_output_shows_earlier_output_of_its_worker() {
     let _: Value = soon("the words", pit.call("says", args! { text: "last words" })).await.expect("said");
     let pool = &pit.pools()[0];
     let id = pool.workers()[0].id.clone();
-    support::until("they are read", || pool.output(&id).is_some_and(|(kept, _)| !kept.is_empty())).await;
+    support::until("they are read", || pool.output(&id).is_some_and(|output| !output.lines.is_empty())).await;
     let call = pit.call::<Value>("sleep", args! { seconds: 60.0 }).timeout(Duration::from_millis(100));
     let error = soon("the call", call).await.expect_err("no time");
     let CallError::Timeout { output, .. } = &error else { panic!("{error}") };

@@ -175,6 +175,6 @@ async fn inputs_of_a_map_are_refused_each_by_itself() {
 async fn a_pool_without_a_breaker_has_no_circuits() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     assert_eq!(echo(&pit).await.expect("served"), 1);
-    assert!(pit.pools()[0].circuits().0.is_empty());
+    assert!(pit.pools()[0].circuits().rows.is_empty());
     pit.end().await;
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use snakepit::adapter::PythonWorker;
+use snakepit::call::NoWorkersReason;
 use snakepit::policy::Restarts;
 use snakepit::pool::{PoolHealth, ReloadError};
 use snakepit::telemetry::Event;
@@ -69,7 +70,7 @@ fn load(pit: &Snakepit, over: &Arc<AtomicBool>) -> Vec<JoinHandle<(usize, usize)
                     Ok(_) => answered += 1,
                     Err(CallError::WorkerDied { .. }) => died += 1,
                     // While the pool should have no workers, calls are refused at once.
-                    Err(CallError::NoWorkers { reason, .. }) if reason.contains("scaled to 0") => {
+                    Err(CallError::NoWorkers { reason: NoWorkersReason::ScaledToZero, .. }) => {
                         tokio::task::yield_now().await;
                     }
                     Err(error) => panic!("{error}"),

@@ -6,7 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use snakepit::adapter::{Adapter, Handle, Introduction, Mock, PythonWorker, Reason, Spawner, StartError};
+use snakepit::adapter::{
+    Adapter, Handle, Introduction, Mock, ProtocolFault, PythonWorker, Reason, Spawner, StartError,
+};
 use snakepit::call::Call;
 use snakepit::policy::{Recycling, Restarts, Taint};
 use snakepit::pool::{ReloadError, WorkerDuty};
@@ -85,7 +87,7 @@ impl Adapter for WhimAdapter {
             let micros = whims.start_micros.load(Ordering::Relaxed) as u64;
             tokio::time::sleep(Duration::from_micros(micros)).await;
             tokio::task::block_in_place(|| whims.start.pass());
-            let introduction = Introduction { commands: vec!["any".into()], ..Introduction::default() };
+            let introduction = Introduction::new(vec!["any".into()]);
             Ok(Arc::new(Whim { whims, introduction, lost: Mutex::default(), breaks: Notify::new() }) as _)
         })
     }
@@ -117,7 +119,7 @@ impl Handle for Whim {
         call.serve(async { Ok(Encoded::encode(&1).expect("a number")) });
     }
 
-    fn broken(&self) -> BoxFuture<'_, String> {
+    fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
         *self.whims.tender.lock().expect("a task") = tokio::task::try_id();
         Box::pin(async {
             self.breaks.notified().await;

@@ -66,7 +66,7 @@ async fn a_reload_changes_the_breaker_and_an_open_circuit_stays_open() {
     let pool = pit.pools()[0].clone();
     let phase = |scope| pool.circuits().get(&scope).map(|circuit| circuit.state);
     assert!(dies(&pit).await.autopsy().is_some() && dies(&pit).await.autopsy().is_some());
-    assert!(pool.circuits().0.is_empty());
+    assert!(pool.circuits().rows.is_empty());
     reload(&pool, base().breaker(strict)).await;
     assert_eq!(phase(CircuitScope::Pool), Some(CircuitPhase::Closed), "what it did not see does not count");
     assert!(dies(&pit).await.autopsy().is_some());
@@ -90,10 +90,10 @@ async fn a_reload_changes_the_breaker_and_an_open_circuit_stays_open() {
     assert!(dies(&pit).await.autopsy().is_some());
     until("it is open", || phase(CircuitScope::Pool) == Some(CircuitPhase::Open)).await;
     reload(&pool, base().breaker(None)).await;
-    assert!(pool.circuits().0.is_empty());
+    assert!(pool.circuits().rows.is_empty());
     assert!(dies(&pit).await.autopsy().is_some(), "nobody is refused");
     reload(&pool, base().breaker(strict)).await;
-    assert!(pool.circuits().0.iter().all(|(_, circuit)| circuit.trips == 0), "{}", pool.circuits());
+    assert!(pool.circuits().rows.iter().all(|row| row.circuit.trips == 0), "{}", pool.circuits());
     assert!(dies(&pit).await.autopsy().is_some(), "it begins anew");
     pit.end().await;
 }

@@ -81,7 +81,7 @@ async fn a_worker_that_does_several_calls_says_that_lines_may_be_of_others() {
     let _: Value = soon("words", pit.call("say", args! { text: "before" })).await.expect("said");
     let pool = &pit.pools()[0];
     let id = pool.workers()[0].id.clone();
-    let printed = || pool.output(&id).map_or(0, |(kept, _)| kept.len());
+    let printed = || pool.output(&id).map_or(0, |output| output.lines.len());
     until("they are read", || printed() == 4).await;
     let path = pit.file("other");
     let args = args! { lines: 1, path: &path };

@@ -45,7 +45,10 @@ async fn a_worker_that_is_stopped_while_it_idles_gets_no_calls_until_it_goes_on(
     }
     assert!(!together.contains(&stopped), "{together:?}");
     let error = pool.await_ready(Duration::from_millis(1)).await.expect_err("one is missing");
-    assert!(matches!(&error, CallError::NoWorkers { reason, .. } if reason.contains("SIGCONT")), "{error}");
+    assert!(
+        matches!(&error, CallError::NoWorkers { reason, .. } if reason.to_string().contains("SIGCONT")),
+        "{error}"
+    );
     signal(stopped, Signal::CONT);
     soon("it goes on", pool.await_ready(support::SOON)).await.expect("ready");
     let served = async {

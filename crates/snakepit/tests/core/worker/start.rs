@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use snakepit::adapter::ProtocolFault;
 use snakepit::environment::Environment;
 use snakepit::{EngineError, PoolOptions, Snakepit, StartError, Value, args};
 
@@ -64,7 +65,9 @@ async fn a_death_before_ready_is_told_with_signal_and_last_words() {
 async fn garbage_before_ready_is_told_as_a_fault() {
     let error = refused(raw("garbage_at_once")).await;
     let StartError::Protocol { fault, .. } = start_error(&error) else { panic!("{error:?}") };
-    assert!(fault.contains("version"), "{fault}");
+    let ProtocolFault::BeforeReady(cause) = fault else { panic!("{fault:?}") };
+    assert!(matches!(**cause, ProtocolFault::BadHeader(_)), "{fault:?}");
+    assert!(fault.to_string().contains("version"), "{fault}");
     let error = refused(raw("another_protocol")).await;
     assert!(chain(&error).contains("protocol 2"), "{}", chain(&error));
 }

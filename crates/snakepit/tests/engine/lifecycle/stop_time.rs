@@ -274,14 +274,14 @@ async fn cleanup_by_hand_uses_the_configured_time() {
     for (custody, takes) in [(key(300), Some(300)), (key(1200), Some(1200)), (without_cleanup(), None)] {
         let pit = start([deaf(2), deaf(1).name("deaf-too")], custody).await;
         let began = Instant::now();
-        let reports = tokio::task::spawn_blocking(Snakepit::cleanup).await.expect("no panic");
+        let stopped = tokio::task::spawn_blocking(Snakepit::cleanup).await.expect("no panic");
         let took = began.elapsed();
         match takes {
             Some(millis) => assert_takes(took, millis),
             None => assert!(took < SLACK, "{took:?}"),
         }
-        assert!(reports.iter().all(|(_, report)| report.is_clean()), "{reports:?}");
-        assert_eq!(reports.iter().map(|(_, report)| report.killed).sum::<usize>(), 3, "{reports:?}");
+        assert!(stopped.iter().all(|run| run.report.is_clean()), "{stopped:?}");
+        assert_eq!(stopped.iter().map(|run| run.report.killed).sum::<usize>(), 3, "{stopped:?}");
         pit.prove_nothing_is_left();
     }
 }

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use crate::adapters::test_engine::{TOOL, TestEngine, chain, soon, until};
 use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{Value, args};
+use snakepit_core::worker::OutputStream;
 
 pub(crate) async fn a_call_is_answered_with_its_result(subject: &dyn Subject) -> CheckVerdict {
     let engine = TestEngine::open(subject).await;
@@ -72,10 +73,10 @@ pub(crate) async fn what_a_worker_prints_is_kept_and_harms_nothing(subject: &dyn
     }
     let worker = engine.pool().workers()[0].id.clone();
     until("what it printed is kept, from both of its streams", || {
-        let lines = engine.pool().output(&worker).map(|(lines, _)| lines).unwrap_or_default();
+        let lines = engine.pool().output(&worker).map(|output| output.lines).unwrap_or_default();
         let streams =
             |stream| lines.iter().filter(|line| line.stream == stream && line.text == words).count();
-        streams("stdout") == 20 && streams("stderr") == 20
+        streams(OutputStream::Stdout) == 20 && streams(OutputStream::Stderr) == 20
     })
     .await;
     engine.assert_serves().await;

@@ -54,7 +54,7 @@ pub fn run(name: &str, fixture: &dyn Fixture) {
 /// Skips a check if the backend lacks the capability.
 macro_rules! needs {
     ($test:expr, $capability:ident) => {
-        if let Err(reason) = $test.mailbox.capabilities().$capability {
+        if let Some(reason) = $test.mailbox.capabilities().$capability.reason_against() {
             return super::CheckVerdict::Skipped(format!("{}: {reason}", stringify!($capability)));
         }
     };

@@ -97,7 +97,7 @@ impl<'a> TestMailbox<'a> {
 
     /// Compares the count: visible, in flight, delayed, dead.
     pub(super) async fn assert_count(&self, expected: [u64; 4]) {
-        let MessageCounts { visible, in_flight, delayed, dead } = self.count().await;
+        let MessageCounts { visible, in_flight, delayed, dead, .. } = self.count().await;
         assert_eq!([visible, in_flight, delayed, dead], expected, "visible, in flight, delayed, dead");
     }
 

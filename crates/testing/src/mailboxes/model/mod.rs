@@ -128,7 +128,7 @@ impl<'a> ModelRun<'a> {
                 assert_eq!(settings.max_deliveries, limit, "the limit");
             }
             MailboxStep::Reopen => {
-                if self.mailbox.capabilities().outlives_process.is_ok() {
+                if self.mailbox.capabilities().outlives_process.reason_against().is_none() {
                     self.mailbox =
                         self.fixture.reopen(self.mailbox.as_ref()).await.expect("the mailbox again");
                 }

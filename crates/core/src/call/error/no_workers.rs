@@ -1,0 +1,25 @@
+//! Why a pool has no worker for a call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is said of a pool that was told to have no workers.
+pub(crate) const SCALED_TO_ZERO: &str = "it was scaled to 0 workers: call scale(n) to have some";
+
+/// Why a pool has no worker for a call.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoWorkersReason {
+    /// The pool was told to have no workers.
+    #[error("{SCALED_TO_ZERO}")]
+    ScaledToZero,
+    /// Not all workers became ready in time.
+    #[error("not all workers were ready within {after:?}")]
+    NotReady {
+        /// The time that they had.
+        after: Duration,
+    },
+    /// The last worker could not be started, died, or cannot serve at the moment.
+    #[error("{0}")]
+    Failed(Arc<str>),
+}
