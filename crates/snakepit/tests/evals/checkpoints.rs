@@ -64,7 +64,7 @@ async fn fewer_samples_or_other_ones_are_refused_and_the_checkpoint_stays_as_it_
     finish(&file, plan(data(25), &["it", "other"])).await;
     let text = std::fs::read(&file).expect("the checkpoint");
     let smaller =
-        [(plan(data(20), &["it", "other"]), "too few"), (plan(data(25), &["it"]), "other is missing")];
+        [(plan(data(20), &["it", "other"]), "only 20 now"), (plan(data(25), &["it"]), "other is missing")];
     for (smaller, words) in smaller {
         let refused = EvalJournal::resume(&file, &smaller).expect_err(words);
         assert!(refused.to_string().contains(words), "{refused}");
