@@ -8,7 +8,7 @@
 //! - `build.rs`: finds the environment in the cache, or builds it under a lock;
 //! - `python.rs`: finds the interpreter;
 //! - `recipe.rs`, `requires_python.rs`: read the requirements and the supported versions of Python. The content
-//! determines the key;
+//!   determines the key;
 //! - `cache.rs`, `manifest.rs`: directories, locks, and the file that marks an environment as complete;
 //! - `build_steps.rs`: the steps of a build, by either tool;
 //! - `helper_process.rs`: runs the tools in custody;
