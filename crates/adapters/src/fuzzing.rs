@@ -49,7 +49,9 @@ pub fn ready_line(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::*;
 

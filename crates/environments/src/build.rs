@@ -9,14 +9,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 use tokio::time::Instant;
 
 use super::build_steps::{BuildSteps, emit_progress};
 use super::cache::{Cache, Lock, LockMode};
 use super::error::cannot;
-use super::manifest::Manifest;
+use super::manifest::{Manifest, wall_now};
 use super::python::{Identity, Python};
 use super::recipe::Recipe;
 use super::{Environment, EnvironmentError, HelperRunner, Packages, find, identify};
@@ -154,7 +153,7 @@ impl Environment {
         on_blocking_thread(move || {
             let _lock = lock;
             let tool = built.inspect_err(|_| cache.clear(&key))?;
-            let manifest = Manifest { home, python, tool, made: SystemTime::now(), recipe };
+            let manifest = Manifest { home, python, tool, made: wall_now(), recipe };
             let path = cache.manifest_path(&key);
             manifest.write(&path).map_err(cannot("write", path))
         })

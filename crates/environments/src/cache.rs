@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use super::EnvironmentError;
 use super::error::cannot;
-use super::manifest::Manifest;
+use super::manifest::{Manifest, wall_now};
 use snakepit_custody::{DirError, Owner, PrivateDir};
 
 /// A directory of environments.
@@ -314,7 +314,7 @@ impl Cache {
         let mut pruned = Vec::new();
         let is_due = |kept: &EnvironmentDetails| {
             // A time in the future means that the clock was set back. It counts as now.
-            SystemTime::now().duration_since(kept.used).unwrap_or_default() >= unused_for
+            wall_now().duration_since(kept.used).unwrap_or_default() >= unused_for
         };
         for CachedEnvironment { key, kept, bytes, .. } in self.list()? {
             if !kept.as_ref().is_none_or(is_due) {

@@ -64,8 +64,14 @@ impl Manifest {
 
     /// Records that the environment is in use now.
     pub(super) fn touch(path: &Path) -> io::Result<()> {
-        fs::File::options().append(true).open(path)?.set_modified(SystemTime::now())
+        fs::File::options().append(true).open(path)?.set_modified(wall_now())
     }
+}
+
+/// Returns the wall time, which files carry and other processes compare.
+#[expect(clippy::disallowed_methods, reason = "the file system's times are of this clock")]
+pub(super) fn wall_now() -> SystemTime {
+    SystemTime::now()
 }
 
 /// Flushes the whole file system of the file, if the system can.

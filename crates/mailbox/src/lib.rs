@@ -18,6 +18,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod backend;
+mod clock;
 mod error;
 mod leases;
 mod mailbox;
@@ -30,6 +31,7 @@ mod settings;
 pub mod sqlite;
 mod telemetry;
 
+pub use clock::{BootClock, Clock};
 pub use error::MailboxError;
 pub use leases::LeaseChange;
 pub use mailbox::{Capabilities, Mailbox, MessageCounts, Pending, Support};

@@ -204,6 +204,10 @@ impl Subscription {
     }
 
     /// Like [`Subscription::next`], for threads without a runtime. Also returns `None` after the timeout.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread without a runtime waits on a condition variable, in real time"
+    )]
     pub fn next_within(&mut self, timeout: Duration) -> Option<Event> {
         let deadline = Instant::now().checked_add(timeout);
         let mut state = locked(&self.queue.state);

@@ -109,6 +109,10 @@ pub fn exit(status: i32) -> ! {
 }
 
 /// Ends the process with this status when the limit has passed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a thread that waits outside of any runtime, whose clock may be paused or gone"
+)]
 fn set_watchdog(limit: Duration, status: i32) {
     let deadline = Instant::now() + limit.min(LONGEST_LIMIT);
     let watchdog = std::thread::Builder::new().name("snakepit-exit".to_owned()).spawn(move || {

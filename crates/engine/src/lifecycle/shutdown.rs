@@ -9,10 +9,11 @@
 //! then finds nothing to do.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::coordinator::{ShutdownCoordinator, Stage};
 use super::exit;

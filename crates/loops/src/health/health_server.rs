@@ -136,8 +136,7 @@ async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
                         .timer(TokioTimer::new())
                         .header_read_timeout(REQUEST_TIMEOUT)
                         .keep_alive(false)
-                        // hyper panics if the clock is before 1970.
-                        .auto_date_header(std::time::SystemTime::now() >= std::time::UNIX_EPOCH)
+                        .auto_date_header(has_date())
                         .serve_connection(TokioIo::new(stream), service);
                     // A client that disconnects early is not an error.
                     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
@@ -147,6 +146,12 @@ async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
         }
     }
+}
+
+/// Reports whether a response can have a date: hyper panics if the system's clock is before 1970.
+#[expect(clippy::disallowed_methods, reason = "hyper reads this clock and no other")]
+fn has_date() -> bool {
+    std::time::SystemTime::now() >= std::time::UNIX_EPOCH
 }
 
 fn answer(request: &Request<Incoming>, group: &LoopGroup) -> Response<Full<Bytes>> {

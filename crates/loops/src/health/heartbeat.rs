@@ -3,6 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Returns the real time, whatever clock the runtime has. A watchdog has no runtime, and a runtime that is blocked has no
+/// time.
+#[expect(clippy::disallowed_methods, reason = "threads without a runtime compare these times")]
+pub(crate) fn real_now() -> Instant {
+    Instant::now()
+}
+
 /// The last sign of life, in real time whatever clock the runtime has, because a watchdog has no runtime.
 #[derive(Debug)]
 pub struct Heartbeat {
@@ -12,14 +19,14 @@ pub struct Heartbeat {
 
 impl Default for Heartbeat {
     fn default() -> Self {
-        Self { start: Instant::now(), last: AtomicU64::new(0) }
+        Self { start: real_now(), last: AtomicU64::new(0) }
     }
 }
 
 impl Heartbeat {
     /// Records a sign of life.
     pub fn beat(&self) {
-        self.beat_at(Instant::now());
+        self.beat_at(real_now());
     }
 
     /// Records a sign of life at this time.

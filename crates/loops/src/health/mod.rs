@@ -16,6 +16,7 @@ mod watchdog;
 #[cfg(feature = "health")]
 pub use health_server::HealthServer;
 pub use heartbeat::Heartbeat;
+pub(crate) use heartbeat::real_now;
 pub use loop_health::{LoopHealth, MessageHealth};
 pub(crate) use watchdog::WatchdogGuard;
 pub use watchdog::{IfStuck, Watchdog};

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::real_now;
 use crate::telemetry::{Event, Level, emit_with};
 use crate::{InFlight, Runnable};
 #[cfg(feature = "config")]
@@ -141,7 +142,7 @@ impl WatchdogThread {
         if let Some(told) = self.told.get(&key) {
             return self.exit_after_grace(*told);
         }
-        self.told.insert(key, Instant::now());
+        self.told.insert(key, real_now());
         let control = self.loops[index].control();
         let stack = self.stack(index);
         emit_with(Level::Warn, || Event::LoopStuck {

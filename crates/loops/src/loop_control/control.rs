@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
+use crate::health::real_now;
 use crate::{Beats, EndOrder, Heartbeat, Intake, LoopError, LoopOrders, locked};
 
 /// The time used for a deadline that is too far away to be an `Instant`.
@@ -211,7 +212,7 @@ impl Control {
     pub fn hold(&self, message: impl Into<String>, trace: Option<String>) -> InFlightGuard {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let now = std::time::Instant::now();
+        let now = real_now();
         let held = InFlight { message: message.into(), trace, since: now, last_beat: now, number };
         locked(&self.0.held).insert(number, held);
         self.0.in_flight.fetch_add(1, Ordering::SeqCst);
@@ -227,7 +228,7 @@ impl Control {
     pub(crate) fn note_progress(&self, number: u64) {
         self.0.heartbeat.beat();
         if let Some(held) = locked(&self.0.held).get_mut(&number) {
-            held.last_beat = std::time::Instant::now();
+            held.last_beat = real_now();
         }
     }
 

@@ -18,6 +18,7 @@ use super::message_window::{Concurrency, MessageWindow};
 use super::{PoolGate, PoolReadiness, RunContext};
 use crate::failpoint::{LoopFailpoint, reach};
 use crate::handle::{NO_WORKERS, handle_all};
+use crate::health::real_now;
 use crate::lease::{
     LeaseGuard, LeaseTimes, LeasedMessages, ReturnOnDrop, SlowMessages, TakenMessages, extend_all,
     extension_period, retry_period, still_leased,
@@ -199,7 +200,7 @@ impl<'a> MessageLoopRun<'a> {
         if self.receiving.is_empty() && self.not_before > now {
             wake_at = wake_at.min(self.not_before);
         }
-        let began = std::time::Instant::now();
+        let began = real_now();
         tokio::select! {
             biased;
             _ = self.orders.changed() => {}

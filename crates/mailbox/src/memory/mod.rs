@@ -21,7 +21,7 @@ mod timers;
 use std::fmt;
 use std::slice::from_ref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 pub use registry::MemoryMailboxes;
 use store::{Effects, Store, Wake, after};
 
+use super::clock::Clock;
 use super::leases::one;
 use super::{
     Capabilities, DeadLetter, DeadLetterPolicy, FoundMessage, LeaseChange, Mailbox, MailboxError, Message,
@@ -60,6 +61,7 @@ struct MemoryQueue {
     name: String,
     /// The origin of all times of this mailbox.
     start: Instant,
+    clock: Arc<dyn Clock>,
     store: Mutex<Store>,
     /// Wakes receivers.
     message_visible: Notify,
@@ -68,10 +70,10 @@ struct MemoryQueue {
 }
 
 impl MemoryQueue {
-    fn new(name: String) -> Self {
-        let store = Mutex::new(Store::new(QueueSettings::default()));
+    fn new(name: String, clock: Arc<dyn Clock>) -> Self {
+        let store = Mutex::new(Store::new(QueueSettings::default(), Arc::clone(&clock)));
         let (message_visible, reply_kept) = (Notify::new(), Notify::new());
-        Self { name, start: Instant::now(), store, message_visible, reply_kept }
+        Self { name, start: Instant::now(), clock, store, message_visible, reply_kept }
     }
 
     fn now(&self) -> u64 {
@@ -151,7 +153,7 @@ impl MemoryMailbox {
         let (messages, next) = self.queue.settled(|store, now| {
             self.queue.check_open(store)?;
             let due = after(now, options.visibility_timeout);
-            let times = (now, SystemTime::now());
+            let times = (now, self.queue.clock.wall());
             let messages = store.receive(options.max_messages, times, due, || self.shared());
             let next = if messages.is_empty() { store.next_look(now) } else { None };
             Ok((messages, next))
@@ -202,7 +204,7 @@ impl MemoryMailbox {
     ) -> Result<MessageId, MailboxError> {
         options.check()?;
         let (name, mut options) = self.queue.with(|store, now| store.reply_to(receipt, options, now))?;
-        let wall = SystemTime::now();
+        let wall = self.queue.clock.wall();
         let kept = {
             let (body, options) = (body.clone(), options.clone());
             move |id, in_reply_to| Reply::new(id, in_reply_to, body, options, wall)
@@ -246,7 +248,7 @@ impl MemoryMailbox {
         target.check_open(&theirs)?;
         let now = self.queue.now();
         mine.check_lease(receipt, now)?;
-        let id = theirs.send(body, &mut options, target.now(), SystemTime::now());
+        let id = theirs.send(body, &mut options, target.now(), target.clock.wall());
         mine.answer(receipt, |request| kept(id, request), now)?;
         let (my_effects, their_effects) = (mine.take_effects(), theirs.take_effects());
         drop((mine, theirs));
@@ -299,7 +301,7 @@ impl Mailbox for MemoryMailbox {
             options.check()?;
             self.queue.with(|store, now| {
                 self.queue.check_open(store)?;
-                Ok(store.send(body, &mut options, now, SystemTime::now()))
+                Ok(store.send(body, &mut options, now, self.queue.clock.wall()))
             })
         })
     }
@@ -309,7 +311,7 @@ impl Mailbox for MemoryMailbox {
             messages.iter().try_for_each(|(_, options)| options.check())?;
             self.queue.with(|store, now| {
                 self.queue.check_open(store)?;
-                let wall = SystemTime::now();
+                let wall = self.queue.clock.wall();
                 let send = |(body, mut options): (_, SendOptions)| store.send(body, &mut options, now, wall);
                 Ok(messages.into_iter().map(send).collect())
             })

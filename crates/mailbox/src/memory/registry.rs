@@ -5,19 +5,33 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{MemoryMailbox, MemoryQueue};
+use crate::clock::{BootClock, Clock};
 use crate::{DeadLetterPolicy, MailboxError};
 
 /// Memory mailboxes by name. A reply goes to the mailbox in this set that the message names in `reply_to`. Clones share
 /// the mailboxes; dropping the last clone drops them with their messages.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct MemoryMailboxes {
+    clock: Arc<dyn Clock>,
     queues: Arc<Mutex<HashMap<String, Arc<MemoryQueue>>>>,
+}
+
+impl Default for MemoryMailboxes {
+    fn default() -> Self {
+        Self::with_clock(Arc::new(BootClock))
+    }
 }
 
 impl MemoryMailboxes {
     /// Creates an empty set of mailboxes.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates an empty set of mailboxes that take the times that they show from the wall clock of `clock`. Leases, delays
+    /// and waits follow tokio's clock, which tests pause.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, queues: Arc::default() }
     }
 
     /// Returns the mailbox with this name, and creates it if there is none yet.
@@ -42,12 +56,12 @@ impl MemoryMailboxes {
 
     pub(super) fn queue(&self, name: &str) -> Arc<MemoryQueue> {
         let mut queues = self.lock();
-        match queues.get(name) {
-            Some(queue) => Arc::clone(queue),
-            None => Arc::clone(
-                queues.entry(name.to_owned()).or_insert(Arc::new(MemoryQueue::new(name.to_owned()))),
-            ),
+        if let Some(queue) = queues.get(name) {
+            return Arc::clone(queue);
         }
+        let queue = Arc::new(MemoryQueue::new(name.to_owned(), Arc::clone(&self.clock)));
+        queues.insert(name.to_owned(), Arc::clone(&queue));
+        queue
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<MemoryQueue>>> {

@@ -4,15 +4,15 @@
 //!
 //! A call passes these files: `options` (opening a file), `operation` (what the caller asks), `writer` (one thread per file and
 //! process: it runs all waiting operations in one transaction, and answers when the log is on disk), `transaction` (each operation
-//! as SQL), `storage` (the file, its format, its log and its locks), `stored_message` (the way back to the caller). `clock` says what
-//! time it is, and `error` what SQLite's errors mean.
+//! as SQL), `storage` (the file, its format, its log and its locks), `stored_message` (the way back to the caller). `stored_time` has times as the file
+//! keeps them, and `error` what SQLite's errors mean.
 
-mod clock;
 pub(crate) mod error;
 mod operation;
 mod options;
 mod storage;
 mod stored_message;
+mod stored_time;
 mod transaction;
 mod writer;
 
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub use clock::{BootClock, Clock};
+pub use crate::clock::{BootClock, Clock};
 use operation::{LeaseKey, Operation, OperationOutput, QueuedOperation};
 pub use options::SqliteOptions;
 pub use storage::maintenance::FileSize;

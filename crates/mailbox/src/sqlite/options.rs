@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clock::{BootClock, Clock};
 use super::error::explain;
 use super::storage::wal::{DiskSync, LogSync};
 use super::storage::{Creation, DatabaseFile, LostLog};
 use super::writer::handle::WriterHandle;
 use super::{DEFAULT_QUEUE, SqliteMailbox};
+use crate::clock::{BootClock, Clock};
 use crate::{DeadLetterPolicy, MailboxError};
 
 /// How a mailbox in a file is opened.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rusqlite::Row;
 
-use super::clock::{Micros, time, wall_time};
 use super::operation::{LeaseKey, Operation, QueuedOperation};
+use super::stored_time::{Micros, time, wall_time};
 use super::writer::operation_queue::OperationQueue;
 use crate::LeaseChange;
 use crate::message::ReceiptKey;

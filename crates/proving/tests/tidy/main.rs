@@ -2,6 +2,7 @@
 //! and that the README names only what exists.
 
 mod architecture;
+mod bans;
 mod names;
 mod sizes;
 mod vocabulary;

@@ -11,7 +11,9 @@ mod unproven;
 
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{OomVerdict, OomWatch, ProcessStats, Pss, proc};
 use crate::custody::{Command, CustodyOptions, Exit, ExitStatus, Run, WorkerProcess};

@@ -1,7 +1,7 @@
 //! Moves messages to the dead letters and back.
 
 use std::collections::HashSet;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::{DeadMessage, Store};
 use crate::telemetry::{self, MessageEvent};
@@ -13,7 +13,7 @@ impl Store {
             telemetry::note(&mut self.effects.events, || {
                 MessageEvent::DeadLettered(message.id, reason.clone(), message.deliveries)
             });
-            self.dead.push_back(DeadMessage { message, reason, died: SystemTime::now() });
+            self.dead.push_back(DeadMessage { message, reason, died: self.clock.wall() });
             self.count.dead += 1;
         }
     }

@@ -24,6 +24,7 @@ use super::timers::{Timer, Timers};
 use crate::LeaseChange;
 use crate::backend::Throttle;
 use crate::backend::{TimeToLive, given_up, remember_attempt};
+use crate::clock::Clock;
 use crate::message::ReceiptKey;
 use crate::message::ids::{MessageIds, random};
 use crate::telemetry::{self, MessageEvent};
@@ -62,6 +63,7 @@ pub(crate) struct Effects {
 }
 
 pub(crate) struct Store {
+    clock: Arc<dyn Clock>,
     /// The live messages. A receipt contains the slot, so no search is needed.
     slots: Vec<Option<LiveMessage>>,
     free: Vec<u32>,
@@ -138,8 +140,9 @@ fn count_of(count: &mut MessageCounts, state: LiveState) -> &mut u64 {
 }
 
 impl Store {
-    pub(crate) fn new(settings: QueueSettings) -> Self {
+    pub(crate) fn new(settings: QueueSettings, clock: Arc<dyn Clock>) -> Self {
         Self {
+            clock,
             slots: Vec::new(),
             free: Vec::new(),
             visible: PriorityQueue::default(),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::MemoryMailbox;
+use crate::clock::BootClock;
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -10,7 +11,7 @@ fn mailbox() -> Arc<dyn Mailbox> {
 }
 
 fn store(max_deliveries: u32) -> Store {
-    Store::new(QueueSettings { max_deliveries, ..QueueSettings::default() })
+    Store::new(QueueSettings { max_deliveries, ..QueueSettings::default() }, Arc::new(BootClock))
 }
 
 fn receive(store: &mut Store, now: u64, due: u64) -> Vec<Message> {
@@ -26,7 +27,7 @@ fn acknowledged_messages_leave_no_timers_behind() {
     let mut store = store(5);
     for now in 0..10_000 {
         let mut options = SendOptions::new().time_to_live(HOUR);
-        store.send(b"a".to_vec(), &mut options, now, SystemTime::now());
+        store.send(b"a".to_vec(), &mut options, now, BootClock.wall());
         let messages = receive(&mut store, now, after(now, HOUR));
         store.change_lease(&receipt(&messages), &LeaseChange::Ack, now).expect("it is leased");
     }
@@ -37,7 +38,7 @@ fn acknowledged_messages_leave_no_timers_behind() {
 #[test]
 fn leases_given_back_leave_no_timers_behind() {
     let mut store = store(u32::MAX);
-    store.send(b"a".to_vec(), &mut SendOptions::new(), 0, SystemTime::now());
+    store.send(b"a".to_vec(), &mut SendOptions::new(), 0, BootClock.wall());
     for now in 0..10_000 {
         let messages = receive(&mut store, now, after(now, HOUR));
         store
@@ -56,7 +57,7 @@ fn messages_that_expire_behind_others_leave_no_entries_behind() {
             b"never received".to_vec(),
             &mut SendOptions::new().time_to_live(Duration::from_nanos(1)),
             now,
-            SystemTime::now(),
+            BootClock.wall(),
         );
         store.settle(now + 1);
     }
@@ -68,7 +69,7 @@ fn messages_that_expire_behind_others_leave_no_entries_behind() {
 #[test]
 fn extended_and_shortened_leases_end_on_time() {
     let mut store = store(u32::MAX);
-    store.send(b"a".to_vec(), &mut SendOptions::new(), 0, SystemTime::now());
+    store.send(b"a".to_vec(), &mut SendOptions::new(), 0, BootClock.wall());
     let lease = receipt(&receive(&mut store, 0, 1000));
     let nanos = Duration::from_nanos;
     store

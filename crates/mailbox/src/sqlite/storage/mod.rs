@@ -26,9 +26,10 @@ use lock_wait::within;
 use schema::FileKind;
 use wal::LogSync;
 
-use super::clock::{Clock, Micros, micros};
 use super::error::OperationError;
+use super::stored_time::{Micros, micros};
 use crate::MailboxError;
+use crate::clock::Clock;
 
 /// How many prepared statements are cached: more than there are.
 const CACHED_STATEMENTS: usize = 64;

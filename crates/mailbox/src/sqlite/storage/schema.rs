@@ -6,8 +6,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use crate::clock::Clock;
 use crate::options::{DEDUP_WINDOW, MAX_VISIBILITY};
-use crate::sqlite::clock::{Clock, Micros, micros, wall_micros};
+use crate::sqlite::stored_time::{Micros, micros, wall_micros};
 
 /// Marks the file as a mailbox: `SnMb`.
 pub(crate) const APPLICATION: i32 = 0x536e_4d62;

@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use super::{OperationResult, Transaction};
 use crate::message::attempt::{MAX_ATTEMPTS, shortened};
-use crate::sqlite::clock::{time, wall_time};
+use crate::sqlite::stored_time::{time, wall_time};
 use crate::{Attempt, AttemptEnd};
 
 impl Transaction<'_> {

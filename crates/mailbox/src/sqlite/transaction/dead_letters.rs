@@ -3,9 +3,9 @@
 use rusqlite::{Params, params};
 
 use super::{OperationResult, Transaction, TransactionEvent};
-use crate::sqlite::clock::Micros;
 use crate::sqlite::storage::schema::state::{BEHIND, DEAD, READY};
 use crate::sqlite::stored_message::id;
+use crate::sqlite::stored_time::Micros;
 use crate::telemetry::{self, MessageEvent};
 use crate::{AttemptEnd, DeadReason, MessageId};
 

@@ -7,9 +7,9 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::{OperationResult, Transaction};
 use crate::backend::{TimeToLive, given_up, remember_attempt};
-use crate::sqlite::clock::{time, wall_time};
 use crate::sqlite::storage::schema::state::{BEHIND, DEAD, DELAYED, LEASED, READY};
 use crate::sqlite::stored_message::{StoredDeadLetter, StoredMessage};
+use crate::sqlite::stored_time::{time, wall_time};
 use crate::{Attempt, AttemptEnd, DeadReason, MessageCounts, MessageId, MessageState};
 
 /// Its time to live is over, though it is not marked dead yet; `?2` is now.

@@ -20,17 +20,18 @@ use std::sync::LazyLock;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
 
-use super::clock::{Clock, Micros, micros, wall_micros, wall_time};
 use super::error::OperationError;
 use super::operation::{LeaseKey, Operation, OperationOutput};
 use super::storage::maintenance::size;
 use super::storage::schema::state::{BEHIND, DELAYED, LEASED, READY};
 use super::stored_message::{ReceivedBatch, StoredMessage, id, write_attributes};
+use super::stored_time::{Micros, micros, wall_micros, wall_time};
 use super::writer::failpoint::{FaultPoint, reach};
 use super::writer::handle::OpenQueues;
 use crate::LeaseChange;
 use crate::backend::MessageIds;
 use crate::backend::{TimeToLive, given_up, this_process};
+use crate::clock::Clock;
 use crate::telemetry::MessageEvent;
 use crate::{AttemptEnd, LeaseExtension, MessageId, QueueSettings, ReceiveOptions, SendOptions};
 use std::time::Duration;

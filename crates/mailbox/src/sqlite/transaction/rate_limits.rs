@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::queues::settings_or_default;
 use super::{OperationResult, Transaction, next_due};
 use crate::backend::{RatePeriod, Throttle};
-use crate::sqlite::clock::{Micros, micros};
 use crate::sqlite::storage::schema::state::DELAYED;
 use crate::sqlite::stored_message::StoredMessage;
+use crate::sqlite::stored_time::{Micros, micros};
 use crate::{QueueSettings, RateLimit};
 
 /// The key of a whole queue's rate: no group has an empty name.

@@ -3,10 +3,10 @@
 use rusqlite::params;
 
 use super::{OperationResult, Transaction};
-use crate::sqlite::clock::{Micros, wall_time};
 use crate::sqlite::operation::LeaseKey;
 use crate::sqlite::storage::Creation;
 use crate::sqlite::stored_message::{id, read_attributes, write_attributes};
+use crate::sqlite::stored_time::{Micros, wall_time};
 use crate::sqlite::transaction::queue_number;
 use crate::{MailboxError, MessageId, Reply, SendOptions};
 

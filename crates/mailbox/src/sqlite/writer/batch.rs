@@ -7,10 +7,10 @@ use rusqlite::Connection;
 
 use super::waiting::{QueueWaiters, WaitingOperation, WaitingOperations};
 use crate::backend::Throttle;
-use crate::sqlite::clock::Micros;
 use crate::sqlite::error::OperationError;
 use crate::sqlite::operation::{Operation, OperationOutput, QueuedOperation};
 use crate::sqlite::storage::Creation;
+use crate::sqlite::stored_time::Micros;
 use crate::sqlite::transaction::{Transaction, TransactionEvent, next_due, queue_number, throttle_of};
 use crate::{MailboxError, telemetry};
 

@@ -11,9 +11,9 @@ use rusqlite::Connection;
 
 use super::batch::has_ready;
 use super::waiting::{WaitingOperations, batch_of};
-use crate::sqlite::clock::{Micros, micros};
 use crate::sqlite::operation::QueuedOperation;
 use crate::sqlite::storage::lock_wait::has_waited;
+use crate::sqlite::stored_time::{Micros, micros};
 
 /// How long messages may gather for receives of several.
 pub(crate) const GATHERING_FOR_BATCHES: Duration = Duration::from_millis(5);

@@ -32,12 +32,12 @@ use notifier::Notifier;
 use operation_queue::{OperationQueue, WriterWakeup};
 use waiting::WaitingOperations;
 
-use super::clock::{Micros, micros};
 use super::error::{OperationError, concerns_one_operation, explain};
 use super::operation::{OperationOutput, QueuedOperation};
 use super::storage::lock_wait::{sleep_precisely, within};
 use super::storage::wal::{self, Wal};
 use super::storage::{DatabaseFile, Inode};
+use super::stored_time::{Micros, micros};
 use super::transaction::{Transaction, TransactionEvent};
 use crate::MailboxError;
 use crate::backend::MessageIds;

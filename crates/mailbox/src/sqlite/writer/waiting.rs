@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sqlite::clock::{Micros, micros};
 use crate::sqlite::operation::{Operation, OperationOutput, QueuedOperation};
 use crate::sqlite::stored_message::ReceivedBatch;
+use crate::sqlite::stored_time::{Micros, micros};
 
 #[derive(Default)]
 pub(crate) struct WaitingOperations {

@@ -17,6 +17,7 @@ struct Coordinates {
 }
 
 /// Prints the best of many short rounds, so that other work on the machine has no effect.
+#[expect(clippy::disallowed_methods, reason = "it measures real time")]
 fn measure<T>(what: &str, mut work: impl FnMut() -> T) {
     let mut round = |calls: u32| {
         let start = Instant::now();

@@ -1,7 +1,9 @@
 //! Checks of the ways in which a worker ends, each with its reason: `terminate` runs exactly once in all of them.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::adapter::Reason;
 use crate::adapters::test_engine::{SOON, TestEngine, noted, soon};

@@ -1,6 +1,8 @@
 //! Checks of how a worker becomes ready, and of what happens if it does not.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::adapters::test_engine::{SOON, TestEngine, chain};
 use crate::adapters::{CheckVerdict, Feature, Held, Subject, Way, needs};

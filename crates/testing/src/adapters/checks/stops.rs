@@ -1,6 +1,8 @@
 //! Checks of the end of a pool: running calls may finish, but no wait is unbounded.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::deaths::{is_free, leave_child};
 use crate::adapters::test_engine::{SOON, TestEngine, chain, soon};

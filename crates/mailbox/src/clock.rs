@@ -1,13 +1,10 @@
-//! What time it is for leases: since the boot, which nobody can set; and by the wall, for people and for one use only
-//! ([`Clock::wall`]).
+//! What time it is: since the boot, which nobody can set, for leases in a file; and by the wall, for people and for one use
+//! only ([`Clock::wall`]). Leases in memory follow tokio's clock, which tests pause.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
-
-/// Microseconds, of whichever clock.
-pub(crate) type Micros = i64;
 
 /// Where a mailbox reads the time. Tests have clocks of their own.
 pub trait Clock: fmt::Debug + Send + Sync {
@@ -34,6 +31,7 @@ impl Clock for BootClock {
         Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     fn wall(&self) -> SystemTime {
         SystemTime::now()
     }
@@ -42,22 +40,4 @@ impl Clock for BootClock {
         // Elsewhere the clock identifies a boot: it starts from zero.
         std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
     }
-}
-
-/// As the file keeps it. What is too long for it never ends.
-pub(crate) fn micros(time: Duration) -> Micros {
-    Micros::try_from(time.as_micros()).unwrap_or(Micros::MAX)
-}
-
-/// What the file has kept.
-pub(crate) fn time(micros: Micros) -> Duration {
-    Duration::from_micros(micros.max(0) as u64)
-}
-
-pub(crate) fn wall_micros(clock: &dyn Clock) -> Micros {
-    clock.wall().duration_since(UNIX_EPOCH).map_or(0, micros)
-}
-
-pub(crate) fn wall_time(micros: Micros) -> SystemTime {
-    UNIX_EPOCH + time(micros)
 }
