@@ -318,7 +318,7 @@ mod tests {
     fn a_line_is_told_once_and_only_to_calls_that_were_there() {
         let output = quiet();
         let print = |lines: std::ops::Range<u32>| {
-            lines.for_each(|n| output.line(OutputStream::Stdout, n.to_string()))
+            lines.for_each(|n| output.line(OutputStream::Stdout, n.to_string()));
         };
         print(0..3);
         let since = output.printed();

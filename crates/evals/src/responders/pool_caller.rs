@@ -132,9 +132,10 @@ impl PoolCaller {
     /// Returns the pause after which a call that was not started is worth making again.
     fn retry_pause(&self, pool: Option<&str>, error: &CallError, first: Instant) -> Option<Duration> {
         let is_hopeless = match error {
-            CallError::NoWorkers { reason: NoWorkersReason::ScaledToZero, .. } | CallError::Stopped => true,
-            // The evaluation asks more at the same time than the queue takes, and would do so again.
-            CallError::Saturated { .. } => true,
+            // A queue is full because the evaluation asks more at the same time than it takes, and would do so again.
+            CallError::Saturated { .. }
+            | CallError::NoWorkers { reason: NoWorkersReason::ScaledToZero, .. }
+            | CallError::Stopped => true,
             CallError::NoWorkers { degraded, .. } => !self.gets_a_worker(pool, degraded.is_some(), first),
             _ => false,
         };

@@ -67,7 +67,7 @@ impl LoopConfig {
 }
 
 /// The table `[loop.NAME]`.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct LoopTable {
     mailbox: Option<MailboxAddress>,
     pub(super) options: PoolLoopOptions,
@@ -80,12 +80,6 @@ settings! {
         mailbox: Option<MailboxAddress>,
     }
     parts { options: PoolLoopOptions }
-}
-
-impl Default for LoopTable {
-    fn default() -> Self {
-        Self { mailbox: None, options: PoolLoopOptions::default() }
-    }
 }
 
 impl<'de> Deserialize<'de> for LoopTable {
