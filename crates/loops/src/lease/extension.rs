@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::LeaseId;
 use crate::failpoint::{LoopFailpoint, reach};
+use crate::health::real_now;
 use crate::mailbox::{MailboxError, Message};
 use crate::receive::RunContext;
 use crate::settle::tell_lease_lost;
@@ -70,7 +71,7 @@ impl LeaseTimes {
 
 /// Extends all leases of a run. Returns `false` if it should be retried soon.
 pub(crate) async fn extend_all(run: &RunContext) -> bool {
-    let began = Instant::now();
+    let began = real_now();
     let leased = run.leased.all();
     let extensions = leased.iter().map(|(id, message)| extend(*id, message, run));
     let all_extended = join_all(extensions).await.into_iter().all(|extended| extended);

@@ -3,6 +3,7 @@
 mod call;
 mod policy;
 mod queue;
+mod request;
 mod supervisor;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,9 +1,8 @@
 //! Evaluations with real workers.
 
-mod checkpoints;
-mod evaluations;
 mod evaluators;
+mod record;
 mod responders;
+mod run;
 #[path = "../support/mod.rs"]
 mod support;
-mod worker_deaths;

@@ -1,13 +1,6 @@
-//! Calls as callers make them: answers, errors, streams, maps, deadlines and cancellation.
+//! The call itself: its values, several at a time in one worker, and the races for its answer.
 
-mod calls;
-mod cancel;
 mod concurrency;
-mod maps;
-mod outcomes;
 mod races;
-mod retry;
 mod stream_memory;
-mod streams;
-mod timeouts;
 mod values;

@@ -1,8 +1,10 @@
 //! Checks of each operation in the simplest case.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use snakepit_mailbox::{DeadReason, LeaseExtension, NackOptions, Receipt, ReceiveOptions, SendOptions};
+use snakepit_mailbox::{
+    BootClock, Clock, DeadReason, LeaseExtension, NackOptions, Receipt, ReceiveOptions, SendOptions,
+};
 
 use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range, bodies};
 use super::{CheckVerdict, Held};
@@ -10,7 +12,7 @@ use crate::mailboxes::Fixture;
 
 pub(super) async fn a_message_is_received_as_it_was_sent(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
-    let before = SystemTime::now() - Duration::from_secs(2);
+    let before = BootClock.wall() - Duration::from_secs(2);
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let options = SendOptions::new().reply_to("answers").priority(3).attribute("color", "blue").trace(trace);
     let id = test.send_with("hello", options).await;
@@ -22,7 +24,7 @@ pub(super) async fn a_message_is_received_as_it_was_sent(fixture: &dyn Fixture) 
     assert_eq!(message.attributes.len(), 1);
     assert_eq!(message.trace.as_deref(), Some(trace));
     assert_eq!(message.mailbox.name(), test.mailbox.name());
-    let after = SystemTime::now() + Duration::from_secs(2);
+    let after = BootClock.wall() + Duration::from_secs(2);
     assert!((before..after).contains(&message.enqueued_at), "{:?}", message.enqueued_at);
     Held
 }

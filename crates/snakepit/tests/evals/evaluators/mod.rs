@@ -1,0 +1,3 @@
+//! Evaluators.
+
+mod evaluator_function;

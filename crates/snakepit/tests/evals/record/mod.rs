@@ -1,0 +1,3 @@
+//! Journals of evaluations.
+
+mod journal;

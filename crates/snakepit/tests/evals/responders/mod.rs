@@ -1,0 +1,4 @@
+//! Where answers come from.
+
+mod responder;
+mod worker_deaths;

@@ -1,0 +1,3 @@
+//! Evaluations from plan to report.
+
+mod evaluation;

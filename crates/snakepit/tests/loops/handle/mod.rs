@@ -1,0 +1,4 @@
+//! Handlers, and what their errors mean.
+
+mod failure;
+mod pool_loop;

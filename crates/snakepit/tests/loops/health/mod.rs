@@ -1,0 +1,4 @@
+//! Probes and the watchdog.
+
+mod health_server;
+mod long_handlers;

@@ -1,0 +1,4 @@
+//! What a loop receives, and when.
+
+mod backlog;
+mod worker_shortage;
