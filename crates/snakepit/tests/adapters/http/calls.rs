@@ -90,7 +90,7 @@ async fn a_request_says_what_the_caller_said() {
     let error = soon("the call", pit.call::<Value>("echo", args! {}).metadata("a b", "x"))
         .await
         .expect_err("no header");
-    assert!(chain(&error).contains("no form in HTTP"), "{}", chain(&error));
+    assert!(chain(&error).contains("cannot be sent over HTTP"), "{}", chain(&error));
     pit.end().await;
 }
 
