@@ -104,7 +104,7 @@ async fn inside_lock_files() {
     let dir = project(&index.path().join("locked"), &packages, "\"tiny-package<2\"", "");
     uv(&dir, &["lock"]);
     let by_pip = refused(pool(index.environment().project("locked"))).await;
-    assert!(by_pip.contains("not to be used here") && by_pip.contains("uv export"), "{by_pip}");
+    assert!(by_pip.contains("is disabled here") && by_pip.contains("uv export"), "{by_pip}");
     project(&dir, &packages, "\"tiny-package\"", "");
     for way in ["locked", "locked/uv.lock", "locked/pyproject.toml"] {
         assert_eq!(tiny(by_uv(index.environment().project(way))).await, "1.0", "{way}");
