@@ -56,7 +56,7 @@ const OTHER_WAY: &str = "\nFor a program that prints no such line, add http = { 
 
 /// A worker that serves HTTP.
 ///
-/// The worker announces itself (see [`adapter::announce`](super::announce)), unless [`ready`](Self::ready) says
+/// The worker announces itself (see [`adapter::ready_line`](super::ready_line)), unless [`ready`](Self::ready) says
 /// otherwise. `SNAKEPIT_SOCKET` is the path of a Unix socket that it can listen on, in a directory that no other user
 /// can enter. A server that needs a port of the loopback should answer a request only if its header `snakepit-secret`
 /// equals the variable `SNAKEPIT_SECRET`, because other users of the machine can reach the port, too.

@@ -30,7 +30,7 @@ const LONGEST_ANSWER: usize = 64 * 1024;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Readiness {
-    /// By the ready line (see [`adapter::announce`](crate::announce)).
+    /// By the ready line (see [`adapter::ready_line`](crate::ready_line)).
     #[default]
     Line,
     /// By a connection to the address that the worker was given.

@@ -30,7 +30,7 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
     (
         "protocols and formats: HTTP, gRPC, JSON, AMQP, SQLite, spec/wire.md",
         "base64 cancel cancellation client codec connection dead diff digest echo field frame grpc heartbeat \
-         hello host http json letter line link listen listener outbox passthrough payload probe propagation \
+         hello host http json letter line link listen listener outbox passthrough payload probe propagation protocol \
          python readiness ready receive reply request route schema server settle settlement slate span sqlite \
          stylesheet template trace transport wal wire",
     ),
@@ -63,7 +63,7 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
     ),
     (
         "plain nouns and adjectives of every technical text",
-        "assignment compound content count encoded foreign format function growth handling kept key list name \
+        "assignment compound content count encoded foreign format function growth handling kept key list missing name \
          range raw",
     ),
 ];

@@ -2,7 +2,7 @@
 
 pub(crate) mod autopsy;
 mod limits;
-mod no_workers;
+mod missing_workers;
 pub(crate) mod remote;
 
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ use super::CallId;
 use crate::telemetry::TraceError;
 use crate::value::ValueError;
 pub use autopsy::{Autopsy, OomVerdict};
-pub use no_workers::NoWorkersReason;
-pub(crate) use no_workers::SCALED_TO_ZERO;
+pub use missing_workers::NoWorkersReason;
+pub(crate) use missing_workers::SCALED_TO_ZERO;
 pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
 

@@ -18,7 +18,7 @@ fn looked_for_again(case: &mut Case) {
         process.signal(Signal::KILL);
     }
     let event = host.ask("await-event ReapTrouble").expect("the event");
-    assert!(event["event"].contains("cannot_look_at"), "{event:?}");
+    assert!(event["event"].contains("cannot_inspect"), "{event:?}");
     rustix::process::prlimit(pid, Resource::Nofile, limit(1024)).expect("prlimit");
     case.workers_must_be_gone(Deadline::patient());
     for worker in host.workers.clone() {
