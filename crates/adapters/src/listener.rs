@@ -7,11 +7,16 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(any(target_os = "linux", test))]
+use std::net::{IpAddr, Ipv6Addr};
+use std::net::{Ipv4Addr, SocketAddr};
+#[cfg(target_os = "linux")]
+use std::sync::PoisonError;
+use std::sync::{Arc, Mutex};
 
 use tokio::net::TcpStream;
 
+#[cfg(target_os = "linux")]
 use super::pids;
 use crate::custody;
 
@@ -20,6 +25,10 @@ const TRIES: usize = 3;
 
 /// The port of one worker.
 #[derive(Debug)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only Linux tells which process holds a socket")
+)]
 pub(super) struct Listener {
     process: custody::WorkerProcess,
     port: u16,
@@ -28,6 +37,7 @@ pub(super) struct Listener {
 }
 
 /// A listening socket, as the kernel's table shows it.
+#[cfg(any(target_os = "linux", test))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct SocketEntry {
     address: IpAddr,
@@ -134,6 +144,7 @@ struct Refusal(String);
 
 /// Builds the error for a listening process that must not receive anything. A call treats it as if no process
 /// listened.
+#[cfg(target_os = "linux")]
 pub(super) fn refusal(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionRefused, Refusal(message))
 }

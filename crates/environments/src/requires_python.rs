@@ -1,4 +1,7 @@
 //! `requires-python`: the versions of Python that a project supports.
+//!
+//! Written here instead of using the crate `pep440_rs`: the answer only names a wrong interpreter before anything is
+//! installed. A clause that this file cannot parse is left to `uv` or `pip`, which have the whole grammar.
 
 use std::cmp::Ordering;
 

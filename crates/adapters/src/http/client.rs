@@ -16,7 +16,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::stream::BodyStream;
-use crate::listener::{Listener, refusal};
+use crate::listener::Listener;
+#[cfg(target_os = "linux")]
+use crate::listener::refusal;
 
 /// How long an idle connection may be reused. Servers close idle connections, most of them after five seconds or
 /// more. If one is closed at the moment of a request, it is unknown whether the worker received the request.

@@ -1,5 +1,8 @@
 //! Signals on demand at each step of a script, for tests. `SNAKEPIT_SCRIPT_FAULT=stop:15` sends signal 15 to the
 //! process at the step `stop`, and `stop:15,cleanup:2` sends two signals.
+//!
+//! The crate `fail` does not fit: set from outside, it can return, sleep, pause, print or panic, and these tests need a signal
+//! to the whole process.
 
 /// A step of a script, with its number in `docs/lifecycle.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,6 +4,7 @@
 mod architecture;
 mod bans;
 mod names;
+mod platforms;
 mod sizes;
 mod vocabulary;
 

@@ -2,6 +2,9 @@
 //!
 //! Logging never waits for the reader of standard error: lines go into a bounded queue, and a thread writes them. If
 //! nobody reads, lines are dropped and counted.
+//!
+//! Written here instead of using `tracing-appender`: its writer flushes only when its guard is dropped, and a process that ends
+//! by `exit` drops none. A stop must wait for its last lines, for a bounded time ([`FLUSH_TIMEOUT`]).
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,5 +1,9 @@
 //! Cuts streams into items: events of `text/event-stream`, as the HTML standard defines them, lines of
 //! `application/x-ndjson`, and text and bytes as they arrive.
+//!
+//! Written here instead of using a crate for server-sent events: parsers such as `eventsource-stream` keep an event until it
+//! is complete, however long it grows, and know none of the other formats. Here the bytes that wait are counted
+//! ([`StreamSplitter::waiting`]).
 
 use bytes::{Buf, Bytes, BytesMut};
 

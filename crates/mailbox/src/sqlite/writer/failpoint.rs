@@ -1,5 +1,8 @@
 //! Faults on demand at the steps of a transaction, for tests: `SNAKEPIT_MAILBOX_FAULT=commit:kill:3` kills the process when it
 //! gets there for the third time; `stop` stops it, `skip` leaves the step out each time.
+//!
+//! The crate `fail` does not fit: set from outside, it can return, sleep, pause, print or panic. These tests need the end of a
+//! process between two steps, without any destructor.
 
 /// A step in the life of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
