@@ -331,7 +331,7 @@ def a_context_knows_its_call(worker):
         assert worker.expect("TELEMETRY", call).value == {"name": "rows", "value": 5, "unit": "1"}
         answer = worker.expect("RESULT", call).value
         assert answer == [call, given and "s-1", given is None, given and {"user": "ann"} or {}, False, True, True]
-    assert "none of" in worker.call("bad_level")
+    assert "not one of" in worker.call("bad_level")
 
 
 def a_thread_of_the_users_own_may_use_the_context(worker):

@@ -40,14 +40,14 @@ impl fmt::Display for OomVerdict {
 ///
 /// ```no_run
 /// use snakepit::args;
-/// use snakepit::call::Verdict;
+/// use snakepit::call::OomVerdict;
 ///
 /// # async fn example(pit: snakepit::Snakepit) {
 /// if let Err(error) = pit.call::<()>("train", args! { rows: 1_000_000_000 }).await
 ///     && let Some(autopsy) = error.autopsy()
 /// {
 ///     println!("{autopsy}");
-///     if autopsy.oom == Verdict::Yes {
+///     if autopsy.oom == OomVerdict::Yes {
 ///         println!("it had {:?} bytes of memory", autopsy.rss);
 ///     }
 /// }
