@@ -15,7 +15,9 @@ use super::log_text::{beginning, log_text};
 use super::spans::{self, WorkerSpan, read_trace};
 use super::stacks::StackSignals;
 use super::tools;
-use crate::adapter::{CreditUnit, HeldCall, Introduction, ItemDelivery, ProtocolFault, WorkerChannel};
+use crate::adapter::{
+    CreditUnit, HeldCall, Introduction, ItemDelivery, ProtocolFault, WorkerChannel, answer_together,
+};
 use crate::call::{Input, Portion, RemoteError};
 use crate::harmless;
 use crate::logging::somebody_says;
@@ -182,13 +184,15 @@ fn hear(
     if count > 0 {
         let now = Instant::now();
         let service = connection.state().calls.answered(now) / count as u32;
-        for (held, answer) in heard.answers.drain(..) {
-            match answer {
-                FrameAnswer::Value(value) => held.finish_after(service, Ok(value)),
-                FrameAnswer::End => held.finish(Ok(Encoded::nil())),
-                FrameAnswer::Error(error) => held.finish_after(service, Err(RemoteError::read(&error))),
+        answer_together(|| {
+            for (held, answer) in heard.answers.drain(..) {
+                match answer {
+                    FrameAnswer::Value(value) => held.finish_after(service, Ok(value)),
+                    FrameAnswer::End => held.finish(Ok(Encoded::nil())),
+                    FrameAnswer::Error(error) => held.finish_after(service, Err(RemoteError::read(&error))),
+                }
             }
-        }
+        });
     }
     sorted.and(cut).map(|()| count)
 }

@@ -36,6 +36,7 @@ pub use crate::call::Batching;
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::environment::Environment;
+pub use crate::queue::answer_together;
 
 /// A way to start one kind of worker.
 ///

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -319,11 +320,25 @@ struct Inner {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct CallState(Mutex<Inner>);
+pub(crate) struct CallState {
+    inner: Mutex<Inner>,
+    /// Whether the caller was told that the call takes long.
+    is_late: AtomicBool,
+}
 
 impl CallState {
     fn state(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the caller that the call takes long, so that it looks at its deadline.
+    pub(crate) fn tell_late(&self) {
+        self.is_late.store(true, Ordering::SeqCst);
+        wake(self.state());
+    }
+
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late.load(Ordering::SeqCst)
     }
 
     pub(crate) fn set_place(&self, place: CallPlace) {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::{CommandGrowth, Health, HealthAnswer, Outcomes, PoolDirectory, PoolInner, PoolOptions};
+use super::{CommandGrowth, Health, HealthAnswer, Outcomes, PoolInner, PoolOptions};
 use crate::call::{CallError, NoWorkersReason};
 use crate::queue::{CircuitTable, SessionInfo, Suspect};
 use crate::request::{CallBuilder, MapBuilder, StreamBuilder};
@@ -34,7 +34,6 @@ use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
 pub struct Pool {
     pub(crate) shared: Arc<PoolInner>,
     pub(crate) supervisor: SupervisorHandle,
-    pub(crate) pools: Arc<PoolDirectory>,
 }
 
 impl fmt::Debug for Pool {

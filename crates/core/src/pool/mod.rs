@@ -7,7 +7,6 @@
 
 mod call_limits;
 mod command;
-mod directory;
 mod event;
 mod handle;
 mod hardware;
@@ -18,13 +17,12 @@ pub(crate) mod status;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
-pub(crate) use directory::PoolDirectory;
 pub(crate) use event::{command_of, worker_died};
 pub use handle::Pool;
 pub(crate) use hardware::equipped;
@@ -41,13 +39,14 @@ use crate::call::{CallError, Input, NoWorkersReason, PoolCommand, SCALED_TO_ZERO
 use crate::logging::Logging;
 use crate::queue::Placement;
 use crate::queue::admission::Admission;
-use crate::queue::scheduler::Scheduler;
+use crate::queue::scheduler::open_workers::OpenWorkers;
+use crate::queue::scheduler::{LockedScheduler, Scheduler};
 use crate::queue::session::Sessions;
-use crate::request::{CallPlan, PendingCall};
+use crate::request::{CallPlan, ListedCalls, PendingCall};
 use crate::telemetry::EventOrigin;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
-use crate::worker::{HeldCount, OomDetector, Worker};
+use crate::worker::{OomDetector, Worker};
 use snakepit_policy::memory_growth::Growth;
 
 /// The state of a pool's workers.
@@ -113,12 +112,16 @@ pub(crate) struct PoolInner {
     pub(crate) emptied: AtomicBool,
     /// Notifies the tasks that wait for the last call to end.
     pub(crate) done: Notify,
-    /// The number of calls that all workers hold.
-    pub(crate) held: HeldCount,
     pub(crate) takes_many: AtomicBool,
     pub(crate) growth: Mutex<Growth>,
-    pub(crate) scheduler: Mutex<Scheduler>,
-    pub(crate) commands: RwLock<HashMap<Box<str>, Arc<PoolCommand>>>,
+    /// The calls that have no timer yet.
+    pub(crate) listed: ListedCalls,
+    scheduler: Mutex<Scheduler>,
+    /// The places that calls take without the scheduler's lock.
+    pub(crate) open: Arc<OpenWorkers>,
+    commands: ArcSwap<HashMap<Box<str>, Arc<PoolCommand>>>,
+    /// The pools of the same engine, in order.
+    engine: OnceLock<Vec<Weak<PoolInner>>>,
 }
 
 impl PoolInner {
@@ -130,6 +133,7 @@ impl PoolInner {
         logging: Logging,
     ) -> Arc<Self> {
         let config = config.settled();
+        let open = Arc::<OpenWorkers>::default();
         Arc::new(Self {
             name: config.name.as_str().into(),
             tools,
@@ -144,13 +148,31 @@ impl PoolInner {
             attention: Notify::new(),
             emptied: AtomicBool::new(config.is_for_nobody()),
             done: Notify::new(),
-            held: HeldCount::default(),
             takes_many: AtomicBool::new(false),
             growth: Mutex::default(),
-            scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
-            commands: RwLock::new(HashMap::new()),
+            scheduler: Mutex::new(Scheduler::new(config.queue_limit, Arc::clone(&open))),
+            open,
+            listed: ListedCalls::default(),
+            commands: ArcSwap::default(),
+            engine: OnceLock::new(),
             call_limits: call_limits::CallLimits::of(&config),
             config: ArcSwap::from_pointee(config),
+        })
+    }
+
+    /// Tells pools that they belong to the same engine.
+    pub(crate) fn gather_engine(pools: &[Arc<Self>]) {
+        for pool in pools {
+            let _ = pool.engine.set(pools.iter().map(Arc::downgrade).collect());
+        }
+    }
+
+    /// Finds a pool of the same engine by its name.
+    pub(crate) fn find(&self, name: &str) -> Result<Arc<Self>, CallError> {
+        let pools: Vec<_> = self.engine.get().into_iter().flatten().filter_map(Weak::upgrade).collect();
+        pools.iter().find(|pool| &*pool.name == name).map(Arc::clone).ok_or_else(|| {
+            let known: Vec<&str> = pools.iter().map(|pool| &*pool.name).collect();
+            CallError::NoSuchPool { name: name.into(), known: known.join(", ") }
         })
     }
 
@@ -165,8 +187,13 @@ impl PoolInner {
         self.config.store(Arc::clone(config));
     }
 
-    pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
-        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn scheduler(&self) -> LockedScheduler<'_> {
+        LockedScheduler(self.scheduler.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts the calls that workers have, even those that leave. Each call of a batch counts.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.scheduler().in_flight()
     }
 
     /// Returns the record of how much memory each command leaves behind.
@@ -221,7 +248,10 @@ impl PoolInner {
     /// of the pool depends on it.
     pub(crate) fn note_halt(&self, worker: &Arc<Worker>) {
         if worker.halted_since().is_some() {
-            self.scheduler().pause(worker);
+            let moved = self.scheduler().pause(worker);
+            if let Some(call) = moved {
+                self.hand_over(call);
+            }
         } else {
             self.scheduler().resume(worker);
             self.feed(worker.index);
@@ -289,11 +319,11 @@ impl PoolInner {
 
     /// Reports whether the pool was closed and all calls under way have finished, even at workers that leave.
     pub(crate) fn is_done(&self) -> bool {
-        self.scheduler().is_drained() && self.held.calls() == 0
+        self.scheduler().is_done()
     }
 
     pub(crate) fn note_if_done(&self, scheduler: &Scheduler) {
-        if scheduler.is_drained() && self.held.calls() == 0 {
+        if scheduler.is_done() {
             self.done.notify_waiters();
         }
     }

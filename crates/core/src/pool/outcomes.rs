@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use crate::call::{CallError, ErrorClass};
+use crate::shard::Sharded;
 
 /// How the calls of a pool have ended since the pool was started. Each call, and each input of a map, is counted in one
 /// of these fields when its caller gets the outcome or goes away. [`retried`](Outcomes::retried) is not an end, and is
@@ -86,16 +87,17 @@ impl CallOutcome {
     }
 }
 
-/// The counters of a pool.
+/// The counters of a pool. Each thread has counters of its own, so that counting the calls of one thread does not slow
+/// down those of another.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    fates: [AtomicU64; 9],
+    ends: Sharded<[AtomicU64; 9]>,
     retried: AtomicU64,
 }
 
 impl Tally {
     pub(crate) fn count(&self, outcome: CallOutcome) {
-        self.fates[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        self.ends.own().1[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_retry(&self) {
@@ -103,7 +105,9 @@ impl Tally {
     }
 
     pub(crate) fn read(&self) -> Outcomes {
-        let count = |outcome: CallOutcome| self.fates[outcome as usize].load(Ordering::Relaxed);
+        let count = |outcome: CallOutcome| {
+            self.ends.iter().map(|ends| ends[outcome as usize].load(Ordering::Relaxed)).sum()
+        };
         Outcomes {
             ok: count(CallOutcome::Ok),
             failed: count(CallOutcome::Failed),

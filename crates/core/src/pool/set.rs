@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
-use super::{Pool, PoolDirectory, PoolInner, PoolOptions, equipped};
+use super::{Pool, PoolInner, PoolOptions, equipped};
 use crate::adapter::StartError;
 use crate::custody::Run;
 use crate::logging::Logging;
@@ -59,13 +59,13 @@ impl PoolSet {
             };
             shared.push(inner.await.map_err(|source| (name, source))?);
         }
-        let directory = PoolDirectory::new(shared);
-        let start = |shared: &Arc<PoolInner>| {
-            let (supervisor, result) = SupervisorHandle::start(Arc::clone(shared), run.cloned());
+        PoolInner::gather_engine(&shared);
+        let start = |shared: Arc<PoolInner>| {
+            let (supervisor, result) = SupervisorHandle::start(Arc::clone(&shared), run.cloned());
             let first = FirstStart { pool: shared.name.to_string(), result };
-            (Pool { shared: Arc::clone(shared), supervisor, pools: Arc::clone(&directory) }, first)
+            (Pool { shared, supervisor }, first)
         };
-        let (pools, firsts) = directory.iter().map(start).unzip();
+        let (pools, firsts) = shared.into_iter().map(start).unzip();
         Ok((Self(pools), firsts))
     }
 
@@ -81,7 +81,7 @@ impl PoolSet {
 
     /// Returns how many calls workers hold.
     pub fn in_flight(&self) -> usize {
-        self.0.iter().map(|pool| pool.shared.held.all()).sum()
+        self.0.iter().map(|pool| pool.shared.in_flight()).sum()
     }
 
     /// Reports whether the pools are closed and no call is under way.

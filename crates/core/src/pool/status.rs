@@ -100,8 +100,8 @@ impl WorkerInfo {
             pid: worker.handle.process().map(custody::WorkerProcess::pid),
             age: worker.ready_at.elapsed(),
             calls: worker.calls_given(),
-            in_flight: worker.held.all(),
-            concurrency: worker.places(),
+            in_flight: worker.places.all(),
+            concurrency: worker.places.places(),
             generation: worker.generation,
             slot: worker.slot,
             device: worker.device.as_deref().map(str::to_owned),
@@ -357,7 +357,7 @@ impl Pool {
             workers,
             queued: scheduler.depth(),
             queue_wait: scheduler.head_waits(now),
-            in_flight: self.shared.held.all(),
+            in_flight: scheduler.in_flight(),
             sessions: self.shared.sessions.count(),
             outcomes: self.outcomes(),
             tainted: roll.tainted.into_iter().map(place).collect(),
@@ -377,7 +377,7 @@ impl Pool {
 
     /// Counts the calls that workers have.
     pub fn in_flight(&self) -> usize {
-        self.shared.held.all()
+        self.shared.in_flight()
     }
 }
 

@@ -227,8 +227,8 @@ impl Scheduler {
         let key = carrier.key;
         // Calls with an earlier key are served first.
         let first = self.queue.first_key_value().is_none_or(|(other, _)| key < *other);
-        if first && let Some((entry, _)) = self.choose(&carrier) {
-            return Some(self.load(entry, carrier));
+        if first && let Some((entry, beside)) = self.choose_or_announce(&carrier) {
+            return Some(self.load(entry, carrier, beside));
         }
         self.queue_carrier(carrier);
         None
@@ -249,7 +249,7 @@ impl Scheduler {
     }
 
     /// Loads a carrier that has a place at a worker, and queues another carrier for the calls that are left.
-    pub(crate) fn load(&mut self, entry: usize, mut carrier: Call) -> Call {
+    pub(crate) fn load(&mut self, entry: usize, mut carrier: Call, beside: Option<usize>) -> Call {
         let Some(worker) = self.worker(entry) else { return carrier };
         let command = Arc::clone(&carrier.command);
         let group = self.batches.group(&command);
@@ -266,10 +266,10 @@ impl Scheduler {
         {
             // A single call needs no carrier.
             call.batch = Some(Box::new(Batch::of_one(underway)));
-            return self.assign(entry, call, false);
+            return self.assign(entry, call, beside);
         }
         carrier.load_members(members, underway);
-        self.assign(entry, carrier, false)
+        self.assign(entry, carrier, beside)
     }
 
     /// Removes a call from its group.

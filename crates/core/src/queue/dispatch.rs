@@ -1,7 +1,8 @@
-//! Defers work for a worker whose place becomes free while a call is being handed to it.
+//! Defers filling the places that become free while a thread hands calls over, or answers several.
 //!
 //! A worker may answer a call before `execute` returns. Handing over the next call from inside `execute` would recurse
-//! as deep as the queue is long. So the free place is only noted, and the outermost `Dispatch` of the thread fills it.
+//! as deep as the queue is long. A worker may also answer many calls at the same time, and the scheduler's lock should be
+//! taken once for all of them. So the free place is only noted, and the outermost `Dispatch` of the thread fills it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ thread_local! {
     static LATER: RefCell<Vec<(Arc<PoolInner>, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Marks this thread as handing over a call. When the outermost value is dropped, it does the deferred work.
+/// Marks this thread as handing over or answering calls. When the outermost value is dropped, it does the deferred work.
 pub(crate) struct Dispatch {
     is_outermost: bool,
 }
@@ -23,14 +24,28 @@ impl Dispatch {
         Self { is_outermost: !DISPATCHING.replace(true) }
     }
 
-    /// Defers feeding the worker if this thread is handing over a call. Returns whether it did.
+    /// Defers feeding the worker if this thread has begun a `Dispatch`. Returns whether it did.
     pub(crate) fn feeds_later(pool: &Arc<PoolInner>, index: usize) -> bool {
         let later = DISPATCHING.get();
         if later {
-            LATER.with_borrow_mut(|noted| noted.push((Arc::clone(pool), index)));
+            LATER.with_borrow_mut(|noted| {
+                let is_same =
+                    |(other, last): &(Arc<PoolInner>, usize)| *last == index && Arc::ptr_eq(other, pool);
+                if !noted.last().is_some_and(is_same) {
+                    noted.push((Arc::clone(pool), index));
+                }
+            });
         }
         later
     }
+}
+
+/// Runs a function that answers calls. Places that become free are filled once, after the function has returned.
+///
+/// An adapter whose worker answers many calls at the same time uses this, so that the next calls also travel together.
+pub fn answer_together(answer: impl FnOnce()) {
+    let _dispatch = Dispatch::begin();
+    answer();
 }
 
 impl Drop for Dispatch {

@@ -13,6 +13,7 @@ pub(crate) mod session;
 
 pub(crate) use admission::AdmissionPermit;
 pub use admission::{CircuitRow, CircuitScope, CircuitTable, Suspect};
+pub use dispatch::answer_together;
 pub(crate) use placement::{Location, OfferResult, Placement, QueueLimit};
 pub use session::SessionInfo;
 pub(crate) use session::StoreError;

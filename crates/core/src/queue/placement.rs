@@ -9,7 +9,7 @@ use crate::adapter::Reason;
 use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::batch::BatchMember;
-use crate::call::lease::Load;
+use crate::call::lease::{Load, LoadKind};
 use crate::call::progress::CallPlace;
 use crate::call::{Call, CallError, Extras, Input, NoWorkersReason};
 use crate::pool::{Affinity, LostSessions, PoolInner};
@@ -88,6 +88,13 @@ impl PoolInner {
         placement: Placement,
         limit: QueueLimit,
     ) -> Result<(), CallError> {
+        let call = match placement {
+            Placement::Any if !call.alone => match self.place_at_once(call) {
+                Some(call) => call,
+                None => return Ok(()),
+            },
+            Placement::Any | Placement::Rather(_) | Placement::Only(_) | Placement::OnlyNow(_) => call,
+        };
         let placed = self.scheduler().offer(call, placement, limit);
         match placed {
             OfferResult::Now(call) => {
@@ -114,6 +121,30 @@ impl PoolInner {
                 Err(CallError::Stopped)
             }
         }
+    }
+
+    /// Gives a call to a worker without the scheduler's lock. Returns the call if the scheduler must decide.
+    #[inline]
+    fn place_at_once(&self, call: Call) -> Option<Call> {
+        let taken = self.open.take(call.nanos());
+        let left = match taken.place {
+            None => Some(call),
+            Some(place) => {
+                let mut call = place.worker.seat(call, place.beside);
+                if self.open.is_closed() {
+                    // The pool was closed meanwhile, and whoever closed it may not have seen this call.
+                    drop(call.lease.take());
+                    Some(call)
+                } else {
+                    self.hand_over(call);
+                    None
+                }
+            }
+        };
+        if let Some(index) = taken.unlisted {
+            self.feed(index);
+        }
+        left
     }
 
     /// Returns the error for a call that finds the queue full.
@@ -216,12 +247,16 @@ impl PoolInner {
     /// Gives waiting calls to a worker that may have free places.
     pub(crate) fn feed(&self, index: usize) {
         loop {
-            // A statement of its own, so that the lock is released before the worker gets the call.
-            let next = self.scheduler().next_for(index);
-            match next {
-                None => return,
-                Some(call) => self.hand_over(call),
+            let calls = {
+                let mut scheduler = self.scheduler();
+                scheduler.note_freed(index);
+                self.note_if_done(&scheduler);
+                scheduler.next_calls(index)
+            };
+            if calls.is_empty() {
+                return;
             }
+            calls.into_iter().for_each(|call| self.hand_over(call));
         }
     }
 
@@ -288,22 +323,21 @@ impl PoolInner {
         }
     }
 
+    /// Frees the place of a call at its worker, and fills it if calls wait.
     pub(crate) fn release(&self, worker: &Worker, load: Load, places: Option<usize>) {
-        let next = {
-            let mut scheduler = self.scheduler();
-            scheduler.release(worker, load);
-            if let Some(places) = places {
-                scheduler.set_places(worker, places);
+        match load.kind {
+            LoadKind::Own => {
+                let freed = worker.places.free(load.nanos);
+                if self.open.note_freed(worker.index, worker, freed) && places.is_none() {
+                    return;
+                }
             }
-            self.note_if_done(&scheduler);
-            if Dispatch::feeds_later(&worker.pool, worker.index) {
-                None
-            } else {
-                scheduler.next_for(worker.index)
-            }
-        };
-        if let Some(call) = next {
-            self.hand_over(call);
+            LoadKind::Guest(call) => self.scheduler().release_guest(worker, call),
+        }
+        if let Some(places) = places {
+            self.scheduler().set_places(worker, places);
+        }
+        if !Dispatch::feeds_later(&worker.pool, worker.index) {
             self.feed(worker.index);
         }
     }

@@ -21,8 +21,9 @@ use crate::value::{Encoded, ValueError};
 
 /// Where a call goes, and what travels with it: the options that calls, streams and maps share.
 pub(crate) struct CallOptions {
-    pub(crate) target: Result<Arc<pool::PoolInner>, CallError>,
-    pub(crate) pools: Arc<pool::PoolDirectory>,
+    pub(crate) pool: Arc<pool::PoolInner>,
+    /// Why the call cannot be made, if the pool that was chosen last does not exist.
+    pub(crate) no_pool: Option<Box<CallError>>,
     pub(crate) command: Arc<PoolCommand>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) queue_timeout: Option<Duration>,
@@ -37,8 +38,8 @@ impl CallOptions {
     pub(crate) fn new(pool: &Pool, command: &str) -> Self {
         Self {
             command: pool.shared.command(command),
-            target: Ok(Arc::clone(&pool.shared)),
-            pools: Arc::clone(&pool.pools),
+            pool: Arc::clone(&pool.shared),
+            no_pool: None,
             timeout: None,
             queue_timeout: None,
             priority: 0,
@@ -49,19 +50,29 @@ impl CallOptions {
     }
 
     pub(crate) fn choose_pool(&mut self, name: &str) {
-        self.target = self.pools.find(name);
-        self.command = command_of(&self.target, &self.command.name);
+        match self.pool.find(name) {
+            Ok(pool) => {
+                self.command = pool.command(&self.command.name);
+                (self.pool, self.no_pool) = (pool, None);
+            }
+            Err(error) => self.no_pool = Some(Box::new(error)),
+        }
     }
 
     pub(crate) fn extras(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
     }
 
+    /// Fails if the pool that was chosen last does not exist.
+    pub(crate) fn check_pool(&mut self) -> Result<(), CallError> {
+        self.no_pool.take().map_or(Ok(()), |error| Err(*error))
+    }
+
     /// Inside a tool: records which calls wait for this one. Fails if too many do.
     pub(crate) fn note_chain(&mut self) -> Result<(), CallError> {
-        if let (Ok(pool), Some(chain)) = (&self.target, Chain::current()) {
+        if let Some(chain) = Chain::current() {
             if chain.links().len() >= MAX_NESTING {
-                let cycle = format!("{chain}{}.{}", pool.name, self.command.name);
+                let cycle = format!("{chain}{}.{}", self.pool.name, self.command.name);
                 return Err(CallError::Cycle { depth: chain.links().len(), cycle });
             }
             self.extras.get_or_insert_default().chain = Some(chain);
@@ -70,10 +81,11 @@ impl CallOptions {
     }
 
     pub(crate) fn begin(mut self, input: Result<Encoded, ValueError>) -> Result<PendingCall, CallError> {
+        self.check_pool()?;
         let chained = self.note_chain();
-        let pool = self.target.clone()?;
-        let span = self.span(&pool);
+        let span = self.span();
         let chained = chained.and_then(|()| self.note_trace(&span));
+        let pool = self.pool;
         let input = input
             .map_err(|source| CallError::Arguments { command: self.command.name.to_string(), source })
             .and_then(|input| chained.map(|()| input))
@@ -97,10 +109,6 @@ impl CallOptions {
         };
         PendingCall::begin(pool, plan, again, span)
     }
-}
-
-fn command_of(pool: &Result<Arc<pool::PoolInner>, CallError>, name: &str) -> Arc<PoolCommand> {
-    pool.as_ref().map_or_else(|_| Arc::new(PoolCommand::new(name)), |pool| pool.command(name))
 }
 
 /// Defines the setters that calls, streams and maps share.

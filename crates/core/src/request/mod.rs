@@ -6,6 +6,7 @@
 
 mod attempts;
 mod builder;
+mod call_timer;
 pub(crate) mod direct_call;
 mod map;
 mod pending;
@@ -16,6 +17,7 @@ mod timeout;
 mod withdrawal;
 
 pub use builder::CallBuilder;
+pub(crate) use call_timer::ListedCalls;
 pub use map::{MapAsTheyCome, MapBuilder, MapInOrder};
 pub(crate) use pending::CallPlan;
 pub use pending::PendingCall;

@@ -1,15 +1,15 @@
 //! A call under way, as its caller holds it. It waits for the end, watches the deadline, and gives the call up when it
 //! is dropped.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 use tracing::Span;
 
+use super::call_timer::CallTimer;
 use super::retry::RetryState;
 use super::telemetry::{refused, tell_refusal};
 pub(crate) use super::timeout::LateCall;
@@ -207,10 +207,10 @@ impl PendingCall {
         &mut self,
         mut watcher: impl FnMut(Progress),
     ) -> Result<Encoded, CallError> {
-        let mut timer = pin!(self.timer());
+        let mut timer = self.timer();
         loop {
             let end = poll_fn(|context| {
-                let end = self.poll(timer.as_mut(), context, CallState::poll_end);
+                let end = self.poll(&mut timer, context, CallState::poll_end);
                 if let Some(progress) = self.state.take_progress() {
                     watcher(progress);
                 }
@@ -226,15 +226,15 @@ impl PendingCall {
                 }
                 Err(late) => return Err(Box::pin(late.explain()).await),
             }
-            timer.as_mut().reset(self.first_look());
+            timer.reset(self.first_look());
         }
     }
 
     /// Waits for the value of a call that is not a stream.
     pub(crate) async fn value(&mut self) -> Result<Encoded, CallError> {
-        let mut timer = pin!(self.timer());
+        let mut timer = self.timer();
         loop {
-            match poll_fn(|context| self.poll(timer.as_mut(), context, CallState::poll_end)).await {
+            match poll_fn(|context| self.poll(&mut timer, context, CallState::poll_end)).await {
                 Ok(CallEnd::Value(value)) => return Ok(self.answered(value)),
                 // Boxed, because it is rare and would enlarge the future of every call.
                 Ok(end) => {
@@ -244,7 +244,7 @@ impl PendingCall {
                 }
                 Err(late) => return Err(Box::pin(late.explain()).await),
             }
-            timer.as_mut().reset(self.first_look());
+            timer.reset(self.first_look());
         }
     }
 
@@ -252,10 +252,10 @@ impl PendingCall {
     /// returned, however the wait ends. If the worker died, the error comes with the number of calls that it had
     /// started.
     pub(crate) async fn values(&mut self) -> (Vec<Encoded>, Result<(), (CallError, Option<usize>)>) {
-        let mut timer = pin!(self.timer());
+        let mut timer = self.timer();
         let mut parts = Vec::new();
         let end = loop {
-            match poll_fn(|context| self.poll_event(timer.as_mut(), context)).await {
+            match poll_fn(|context| self.poll_event(&mut timer, context)).await {
                 Ok(CallEvent::Item(part)) => parts.push(part),
                 Ok(CallEvent::End(end)) => break end,
                 Err(late) => return (parts, Err((late.explain().await, None))),
@@ -272,7 +272,7 @@ impl PendingCall {
     /// Polls for the next item of a stream, or for its end.
     pub(crate) fn poll_event(
         &mut self,
-        timer: Pin<&mut Sleep>,
+        timer: &mut CallTimer,
         context: &mut Context<'_>,
     ) -> Poll<Result<CallEvent, LateCall>> {
         let event = self.poll(timer, context, |call_state, context| {
@@ -286,8 +286,8 @@ impl PendingCall {
     }
 
     /// Returns a timer for [`PendingCall::poll_event`]: first for the queue timeout, later for the deadline.
-    pub(crate) fn timer(&self) -> Sleep {
-        tokio::time::sleep_until(self.first_look())
+    pub(crate) fn timer(&self) -> CallTimer {
+        CallTimer::new(self.first_look())
     }
 
     /// Returns the end of the queue timeout, or the deadline if it is earlier.
@@ -297,7 +297,7 @@ impl PendingCall {
 
     fn poll<T>(
         &mut self,
-        mut timer: Pin<&mut Sleep>,
+        timer: &mut CallTimer,
         context: &mut Context<'_>,
         look: impl Fn(&CallState, &mut Context<'_>) -> Poll<T>,
     ) -> Poll<Result<T, LateCall>> {
@@ -305,7 +305,7 @@ impl PendingCall {
             return Poll::Ready(Ok(seen));
         }
         loop {
-            if timer.as_mut().poll(context).is_pending() {
+            if timer.poll(&self.pool, &self.state, self.queued_at, context).is_pending() {
                 return Poll::Pending;
             }
             match self.phase {
@@ -320,7 +320,7 @@ impl PendingCall {
                     }
                     Location::With(_) | Location::InBatch(_) | Location::Nowhere => {
                         self.phase = PendingPhase::Running;
-                        timer.as_mut().reset(after(self.began, self.timeout));
+                        timer.reset(after(self.began, self.timeout));
                     }
                 },
                 PendingPhase::Running | PendingPhase::Over => {

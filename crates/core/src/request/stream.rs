@@ -11,9 +11,9 @@ use futures_core::Stream;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::Sleep;
 
 use super::builder::{CallOptions, common_options};
+use super::call_timer::CallTimer;
 use super::pending::{CallEvent, LateCall, PendingCall};
 use crate::call::progress::CallEnd;
 use crate::call::progress::Progress;
@@ -74,7 +74,7 @@ impl<T> StreamBuilder<T> {
         let credit = self.options.extras().stream.unwrap_or(CREDIT);
         let waiting = self.options.begin(self.input)?;
         Ok(CallStream {
-            timer: Box::pin(waiting.timer()),
+            timer: waiting.timer(),
             state: StreamState::Open(waiting),
             credit,
             read: Portion::default(),
@@ -110,7 +110,7 @@ enum StreamEnding {
 /// ```
 #[must_use = "a stream does nothing unless it is read"]
 pub struct CallStream<T> {
-    timer: Pin<Box<Sleep>>,
+    timer: CallTimer,
     state: StreamState,
     credit: Portion,
     /// The amount that was read since credit was last granted.
@@ -142,30 +142,28 @@ impl<T: DeserializeOwned> Stream for CallStream<T> {
                         return Poll::Ready(error.map(Err));
                     }
                     StreamEnding::Again(waiting) => {
-                        this.timer.as_mut().reset(waiting.first_look());
+                        this.timer.reset(waiting.first_look());
                         this.state = StreamState::Open(waiting);
                     }
                 },
-                StreamState::Open(waiting) => {
-                    match ready!(waiting.poll_event(this.timer.as_mut(), context)) {
-                        Ok(CallEvent::Item(item)) => {
-                            this.read.add_item(item.payload_len());
-                            if this.read.is_half_of(this.credit) {
-                                waiting.grant(std::mem::take(&mut this.read));
-                            }
-                            let command = &waiting.command.name;
-                            let value = item
-                                .decode()
-                                .map_err(|source| CallError::Result { command: command.to_string(), source });
-                            if value.is_err() {
-                                this.state = StreamState::Over;
-                            }
-                            return Poll::Ready(Some(value));
+                StreamState::Open(waiting) => match ready!(waiting.poll_event(&mut this.timer, context)) {
+                    Ok(CallEvent::Item(item)) => {
+                        this.read.add_item(item.payload_len());
+                        if this.read.is_half_of(this.credit) {
+                            waiting.grant(std::mem::take(&mut this.read));
                         }
-                        Ok(CallEvent::End(end)) => this.end(end),
-                        Err(late) => this.give_up(late),
+                        let command = &waiting.command.name;
+                        let value = item
+                            .decode()
+                            .map_err(|source| CallError::Result { command: command.to_string(), source });
+                        if value.is_err() {
+                            this.state = StreamState::Over;
+                        }
+                        return Poll::Ready(Some(value));
                     }
-                }
+                    Ok(CallEvent::End(end)) => this.end(end),
+                    Err(late) => this.give_up(late),
+                },
             }
         }
     }

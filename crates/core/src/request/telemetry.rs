@@ -16,12 +16,12 @@ use crate::telemetry::{self, Event, Level, TraceContext, TraceError, emit, emit_
 
 impl CallOptions {
     /// Creates the span of the call, if spans are collected.
-    pub(super) fn span(&self, pool: &pool::PoolInner) -> Span {
+    pub(super) fn span(&self) -> Span {
         tracing::debug_span!(
             target: "snakepit",
             "snakepit.call",
             command = &*self.command.name,
-            pool = &*pool.name,
+            pool = &*self.pool.name,
             call = Empty,
             worker = Empty,
             outcome = Empty,

@@ -157,9 +157,9 @@ impl Supervisor {
                 .chain(&self.kept)
                 .map(|member| member.worker.calls_given())
                 .sum::<u64>();
-        let (queued, head_waits) = {
+        let (queued, head_waits, in_flight) = {
             let scheduler = self.shared.scheduler();
-            (scheduler.depth(), scheduler.head_waits(now))
+            (scheduler.depth(), scheduler.head_waits(now), scheduler.in_flight())
         };
         let seen = Observation {
             queued,
@@ -169,7 +169,7 @@ impl Supervisor {
             busy: self.serving.values().filter(|member| member.worker.holds_calls()).count(),
             long_idle: self.serving.values().filter(long_idle).count(),
             arrived: given + queued as u64,
-            finished: given.saturating_sub(self.shared.held.all() as u64),
+            finished: given.saturating_sub(in_flight as u64),
         };
         let wanted = sizer.decide(&seen, now);
         self.resize(wanted);

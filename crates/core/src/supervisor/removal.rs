@@ -16,18 +16,16 @@ impl Supervisor {
     pub(super) fn trim(&mut self) {
         let now = Instant::now();
         while self.serving.len() > self.target {
-            let scheduler = self.shared.scheduler();
-            let first = self.serving.iter().min_by_key(|(index, member)| {
+            let first = self.serving.iter().min_by_key(|(_, member)| {
                 let is_current = member.worker.generation == self.generation.number;
                 // By work alone, a busy worker would serve forever while workers that became due later leave.
                 let due_since = member.due.map(|mark| mark.since);
                 // Workers that have been idle for longest are the coldest.
                 let idle_since = Reverse(member.idle_for(now));
-                let work = scheduler.held_by(**index);
+                let work = member.worker.places.calls();
                 (member.due.is_none(), is_current, !member.is_halted(), due_since, work, idle_since)
             });
             let Some(index) = first.map(|(index, _)| *index) else { return };
-            drop(scheduler);
             let Some(member) = self.serving.remove(&index) else { return };
             match &mut self.reload {
                 Some(reload) if member.worker.generation != self.generation.number => {

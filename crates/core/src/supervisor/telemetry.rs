@@ -42,13 +42,19 @@ impl Supervisor {
             changed
         });
         #[cfg(feature = "metrics")]
-        crate::telemetry::stands(&crate::telemetry::Standing {
-            pool: &self.shared.name,
-            workers: self.serving.len(),
-            queued: self.shared.scheduler().depth(),
-            in_flight: self.shared.held.all(),
-            sessions: self.shared.sessions.count(),
-        });
+        {
+            let (queued, in_flight) = {
+                let scheduler = self.shared.scheduler();
+                (scheduler.depth(), scheduler.in_flight())
+            };
+            crate::telemetry::stands(&crate::telemetry::Standing {
+                pool: &self.shared.name,
+                workers: self.serving.len(),
+                queued,
+                in_flight,
+                sessions: self.shared.sessions.count(),
+            });
+        }
     }
 
     /// Reports that the pool has stopped. The gauges are reset, because they would keep their last values.

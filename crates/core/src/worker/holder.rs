@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::Worker;
 use crate::call::answer::CallState;
-use crate::call::lease::{Holder, Lease, Load};
-use crate::call::progress::CallEnd;
+use crate::call::lease::{Holder, Lease, Load, LoadKind};
+use crate::call::progress::{CallEnd, CallPlace};
 use crate::call::{Call, PoolCommand};
 use crate::value::Encoded;
 
@@ -49,8 +49,8 @@ impl Holder for Worker {
 
     fn release(&self, load: Load, taken: Option<(Instant, usize)>) {
         let places = taken.and_then(|(since, beside)| self.learn_limit(since, beside));
-        self.put_call_down();
         self.pool.release(self, load, places);
+        self.note_put_down();
     }
 
     fn give_to_another(&self, call: Call) {
@@ -79,14 +79,28 @@ impl Holder for Worker {
 }
 
 impl Worker {
-    /// Takes a place at this worker for a call.
-    pub(crate) fn lease(self: Arc<Self>, load: Load) -> Lease {
-        let beside = self.take_call();
+    /// Gives a call the place that was taken for it. `beside` is the number of calls that the worker has now.
+    pub(crate) fn seat(self: Arc<Self>, call: Call, beside: usize) -> Call {
+        let load = Load { nanos: call.nanos(), kind: LoadKind::Own };
+        self.places.add_work(load.nanos);
+        self.hold(call, load, beside)
+    }
+
+    /// Lets a nested call be served in the place of a call that waits for it.
+    pub(crate) fn seat_guest(self: Arc<Self>, call: Call) -> Call {
+        let load = Load { nanos: call.nanos(), kind: LoadKind::Guest(call.id) };
+        let beside = self.places.calls();
+        self.hold(call, load, beside)
+    }
+
+    fn hold(self: Arc<Self>, mut call: Call, load: Load, beside: usize) -> Call {
+        call.state.set_place(CallPlace::With(self.clone()));
         if beside == 1 {
             self.output.begin_call();
         }
         let taken = self.limit.is_some().then(|| Box::new((Instant::now(), beside)));
-        Lease::new(self, load, taken)
+        call.lease = Some(Lease::new(self, load, taken));
+        call
     }
 
     /// Returns the worker that holds a call. Only workers hold calls.

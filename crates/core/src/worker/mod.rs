@@ -4,11 +4,11 @@
 
 mod cancel;
 mod end;
-mod held_count;
 mod holder;
 mod lines;
 mod output;
 mod output_tail;
+mod places;
 mod process_stats;
 mod suspected_calls;
 mod testing;
@@ -26,9 +26,9 @@ use tokio::time::Instant;
 pub(crate) use crate::call::{Autopsy, OomVerdict};
 pub(crate) use cancel::abandon;
 pub(crate) use end::{EndTimes, GOODBYE, WorkerEnding, process_ended, tend};
-pub(crate) use held_count::HeldCount;
 pub use lines::Lines;
 pub use output::{OpenStream, Output, OutputLine, OutputStream, WorkerOutput};
+pub(crate) use places::{FreedPlace, OpenPlaces, WorkerPlaces};
 pub use process_stats::family_of;
 use process_stats::is_stopped;
 pub(crate) use process_stats::{OomDetector, Pss, has_ended};
@@ -76,7 +76,8 @@ pub(crate) struct Worker {
     pub(crate) device: Option<Arc<str>>,
     pub(crate) began_at: Instant,
     pub(crate) ready_at: Instant,
-    pub(crate) held: HeldCount,
+    /// How many calls the worker has, and who may give it more.
+    pub(crate) places: Arc<WorkerPlaces>,
     /// Held calls that were cancelled and do not end.
     stubborn: Mutex<Vec<CallId>>,
     /// Whether a task waits for calls to leave the worker.
@@ -141,17 +142,20 @@ impl Worker {
         handle: Arc<dyn Handle>,
         output: Arc<Output>,
     ) -> Self {
+        let limit = made.fewest.map(|fewest| AdaptiveLimit::new(fewest, made.concurrency));
+        let places = limit.as_ref().map_or(made.concurrency, AdaptiveLimit::limit);
         Self {
             index,
             id,
             pool,
+            places: Arc::new(WorkerPlaces::new(places)),
             generation: made.generation,
             concurrency: made.concurrency,
             serves_one: made.serves_one,
             slot: made.slot,
             device: made.device,
             term: made.term,
-            limit: made.fewest.map(|fewest| Mutex::new(AdaptiveLimit::new(fewest, made.concurrency))),
+            limit: limit.map(Mutex::new),
             counts: made.counts_commands.then(Mutex::default),
             // A worker that serves a single call, or an adaptive number of calls, is not sent calls ahead.
             tells_what_it_started: handle.introduction().tells_what_it_started
@@ -163,7 +167,6 @@ impl Worker {
             batched_calls: AtomicU64::new(0),
             began_at: made.began_at,
             ready_at: Instant::now(),
-            held: HeldCount::default(),
             stubborn: Mutex::default(),
             watched: AtomicBool::new(false),
             put_down: Notify::new(),
@@ -208,17 +211,12 @@ impl Worker {
         self.counts.as_ref().map_or_else(HashMap::new, take)
     }
 
-    /// Returns how many calls the worker gets at a time.
-    pub(crate) fn places(&self) -> usize {
-        self.limit.as_ref().map_or(self.concurrency, |limit| locked(limit).limit())
-    }
-
     /// Adapts the limit when a call ends. `since` is when the worker got the call, `beside` how many calls it held
     /// then. Returns the new limit if it has changed.
     pub(crate) fn learn_limit(&self, since: Instant, beside: usize) -> Option<usize> {
         let mut limit = locked(self.limit.as_ref()?);
         let (before, now) = (limit.limit(), Instant::now());
-        let beside = beside.max(self.held.calls());
+        let beside = beside.max(self.places.calls());
         limit.sample(now.saturating_duration_since(since), beside, LatencyOutcome::Answered, now);
         Some(limit.limit()).filter(|after| *after != before)
     }
@@ -226,12 +224,12 @@ impl Worker {
     /// Reports whether the worker has answered a call. Calls that are lost at the worker's end look answered
     /// afterwards.
     pub(crate) fn has_answered(&self) -> bool {
-        self.calls.load(Ordering::Relaxed) > self.held.calls() as u64
+        self.calls.load(Ordering::Relaxed) > self.places.calls() as u64
     }
 
     /// Reports whether the worker holds a call.
     pub(crate) fn holds_calls(&self) -> bool {
-        self.held.calls() > 0
+        self.places.calls() > 0
     }
 
     /// Waits until the worker holds at most `calls` calls.
@@ -239,7 +237,7 @@ impl Worker {
         self.watched.store(true, Ordering::SeqCst);
         loop {
             let put_down = self.put_down.notified();
-            if self.held.calls() <= calls {
+            if self.places.calls() <= calls {
                 return;
             }
             put_down.await;
@@ -269,7 +267,7 @@ impl Worker {
     /// Reports whether the worker runs a call other than those that were cancelled in vain.
     fn has_begun_others(&self) -> bool {
         let waiting = self.handle.not_begun();
-        let begun = self.held.calls().saturating_sub(waiting.len());
+        let begun = self.places.calls().saturating_sub(waiting.len());
         let stubborn = locked(&self.stubborn).iter().filter(|call| !waiting.contains(call)).count();
         begun > stubborn
     }

@@ -27,7 +27,7 @@ fn call(command: &Arc<PoolCommand>, priority: i8, number: u64) -> Call {
 
 /// Returns a scheduler with one batch at a worker.
 fn busy(command: &PoolCommand) -> Scheduler {
-    let mut scheduler = Scheduler::new(100);
+    let mut scheduler = Scheduler::new(100, Arc::default());
     scheduler.batches.group(command).underway = 1;
     scheduler
 }
@@ -40,7 +40,7 @@ fn is_queued(scheduler: &Scheduler) -> bool {
 #[tokio::test(start_paused = true)]
 async fn nothing_under_way_means_due_at_once() {
     let command = command(4, Duration::from_millis(2));
-    let mut scheduler = Scheduler::new(100);
+    let mut scheduler = Scheduler::new(100, Arc::default());
     let gathered = scheduler.gather(call(&command, 0, 1), QueueLimit::Holds, MUCH, Instant::now());
     assert!(matches!(gathered, BatchStep::Queued), "there is no worker: its carrier waits");
     assert!(is_queued(&scheduler));
@@ -98,7 +98,7 @@ async fn a_batch_of_several_ends_after_a_moment_and_one_call_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_carrier_stands_where_its_most_urgent_call_would_stand() {
     let command = command(8, Duration::from_millis(2));
-    let mut scheduler = Scheduler::new(100);
+    let mut scheduler = Scheduler::new(100, Arc::default());
     let now = Instant::now();
     let stands = |scheduler: &Scheduler| scheduler.queue.first_key_value().map(|(key, _)| *key);
     for (priority, number) in [(0, 1), (0, 2), (5, 3)] {
@@ -116,7 +116,7 @@ async fn a_carrier_stands_where_its_most_urgent_call_would_stand() {
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_and_what_drains_is_all_there_was() {
     let command = command(8, Duration::from_millis(2));
-    let mut scheduler = Scheduler::new(2);
+    let mut scheduler = Scheduler::new(2, Arc::default());
     let now = Instant::now();
     for number in 1..3 {
         scheduler.gather(call(&command, 0, number), QueueLimit::Holds, MUCH, now);
@@ -126,7 +126,7 @@ async fn a_full_queue_refuses_and_what_drains_is_all_there_was() {
     let waived = scheduler.gather(call(&command, 0, 4), QueueLimit::Waived, MUCH, now);
     assert!(matches!(waived, BatchStep::Queued));
     assert_eq!(scheduler.close().len(), 3);
-    assert!(scheduler.is_drained());
+    assert!(scheduler.is_done());
     let late = scheduler.gather(call(&command, 0, 5), QueueLimit::Holds, MUCH, now);
     assert!(matches!(late, BatchStep::Closed(_)));
 }

@@ -38,7 +38,7 @@ impl Scheduler {
         }
         let bound = std::mem::take(&mut entry.bound);
         self.bound -= bound.len();
-        self.relist(worker.index);
+        self.reopen(worker.index);
         bound.into_values().collect()
     }
 
@@ -47,7 +47,7 @@ impl Scheduler {
         let Some(entry) = self.own_entry(worker) else { return };
         entry.drain = DrainReason::None;
         self.list_asker(worker.index);
-        self.relist(worker.index);
+        self.reopen(worker.index);
     }
 
     /// Returns all workers except those that a reload has replaced.

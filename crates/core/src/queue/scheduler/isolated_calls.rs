@@ -8,7 +8,7 @@
 use super::{Scheduler, WorkerEntry};
 use crate::call::Call;
 use crate::call::QueueKey;
-use crate::call::progress::CallPlace;
+use crate::queue::OfferResult;
 
 /// Whether a worker runs, or waits for, a call that must run alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,12 +34,7 @@ const ENDLESS: u64 = u32::MAX as u64;
 impl WorkerEntry {
     /// Reports whether the worker has no calls.
     pub(crate) fn is_free(&self) -> bool {
-        self.held == 0 && self.guests.is_empty()
-    }
-
-    /// Reports whether trials allow the worker to take this call.
-    pub(crate) fn is_fit_for(&self, call: &Call) -> bool {
-        self.isolation == Isolation::None && (!call.alone || self.is_free())
+        self.worker.places.calls() == 0
     }
 }
 
@@ -49,12 +44,35 @@ impl Scheduler {
         self.queue.iter().find(|(_, call)| !call.alone).map(|(key, _)| *key)
     }
 
+    /// Takes a worker without calls for a trial.
+    pub(crate) fn take_alone(&mut self) -> Option<usize> {
+        (0..self.entries.len()).find(|index| self.take_alone_at(*index))
+    }
+
+    /// Takes this worker for a trial if it has no calls.
+    pub(crate) fn take_alone_at(&mut self, index: usize) -> bool {
+        let may = |entry: &&mut WorkerEntry| entry.takes_calls() && entry.isolation == Isolation::None;
+        let Some(entry) = self.entries[index].as_mut().filter(may) else { return false };
+        // The worker is closed first, so that it gets no call meanwhile.
+        entry.isolation = Isolation::Running;
+        entry.worker.places.open(entry.open_places());
+        let is_taken = entry.guests.is_empty() && entry.worker.places.take(1).is_some();
+        if !is_taken {
+            entry.isolation = Isolation::None;
+            self.reopen(index);
+        }
+        is_taken
+    }
+
     /// Queues a call that has no place now. A trial waits at the worker with the least work instead, if there is one
     /// and the call is not nested.
-    pub(crate) fn wait(&mut self, call: Call) {
+    pub(crate) fn wait(&mut self, call: Call) -> OfferResult {
         match call.alone.then(|| self.least_at_work()).flatten() {
             Some(index) if !call.key.is_nested() => self.await_trial(index, call),
-            Some(_) | None => self.enqueue(call),
+            Some(_) | None => {
+                self.enqueue(call);
+                OfferResult::Queued
+            }
         }
     }
 
@@ -63,26 +81,29 @@ impl Scheduler {
         let entries =
             self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.as_ref()?)));
         let may = |entry: &WorkerEntry| {
-            entry.takes_calls() && entry.isolation == Isolation::None && entry.nanos < ENDLESS
+            entry.takes_calls() && entry.isolation == Isolation::None && entry.worker.places.nanos() < ENDLESS
         };
-        entries.filter(|(_, entry)| may(entry)).min_by_key(|(_, entry)| entry.nanos).map(|(index, _)| index)
+        let least =
+            entries.filter(|(_, entry)| may(entry)).min_by_key(|(_, entry)| entry.worker.places.nanos());
+        least.map(|(index, _)| index)
     }
 
-    fn await_trial(&mut self, index: usize, call: Call) {
-        let Some(entry) = self.entries[index].as_mut() else { return self.enqueue(call) };
-        call.state.set_place(CallPlace::Queued(call.key));
-        entry.isolation = Isolation::Awaited(call.key);
-        entry.bound.insert(call.key, call);
-        self.bound += 1;
-        self.relist(index);
+    fn await_trial(&mut self, index: usize, call: Call) -> OfferResult {
+        if let Some(entry) = self.entries[index].as_mut() {
+            entry.isolation = Isolation::Awaited(call.key);
+        }
+        self.bind(index, call)
     }
 
     /// Returns the call that a worker must run alone, once the worker has no other calls.
     pub(crate) fn next_isolated(&mut self, index: usize, key: QueueKey) -> Option<Call> {
         let entry = self.entries[index].as_mut().filter(|entry| entry.is_free() && entry.takes_calls())?;
+        // The worker is closed, so it has got no call meanwhile.
+        let beside = entry.worker.places.take(1)?;
         let call = entry.bound.remove(&key)?;
         self.bound -= 1;
-        Some(self.assign(index, call, false))
+        entry.isolation = Isolation::Running;
+        Some(self.assign(index, call, Some(beside)))
     }
 
     /// Ends the wait of a worker for a trial that is no longer bound to it.
@@ -94,19 +115,23 @@ impl Scheduler {
             && let Some(entry) = self.entries[index].as_mut()
         {
             entry.isolation = Isolation::None;
-            self.relist(index);
+            self.reopen(index);
         }
     }
 
-    /// Moves the trial that a stopped worker waits for to another worker.
-    pub(crate) fn move_isolated(&mut self, index: usize) {
-        let Some(entry) = self.entries[index].as_mut() else { return };
-        if let Isolation::Awaited(key) = entry.isolation {
-            entry.isolation = Isolation::None;
-            if let Some(call) = entry.bound.remove(&key) {
-                self.bound -= 1;
-                self.wait(call);
-            }
+    /// Moves the trial that a stopped worker waits for to another worker. Returns the trial if that worker can begin it.
+    pub(crate) fn move_isolated(&mut self, index: usize) -> Option<Call> {
+        let entry = self.entries[index].as_mut()?;
+        let Isolation::Awaited(key) = entry.isolation else { return None };
+        entry.isolation = Isolation::None;
+        let call = entry.bound.remove(&key)?;
+        self.bound -= 1;
+        match self.wait(call) {
+            OfferResult::Now(call) => Some(call),
+            OfferResult::Queued
+            | OfferResult::Saturated(..)
+            | OfferResult::Busy(_)
+            | OfferResult::Closed(_) => None,
         }
     }
 }

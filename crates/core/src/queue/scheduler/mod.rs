@@ -1,24 +1,18 @@
 //! Decides which worker serves which call: the queue, the places at the workers, and the choice between workers.
 //!
-//! Pure bookkeeping under one lock: no I/O, no timer, nothing that waits. Each step of a call costs the same whatever
-//! the number of workers; queueing a call costs the logarithm of the queue's length.
-//!
-//! Each worker has an entry, in one of four conditions. Each condition except `Full` has a list. Items of the lists may
-//! be out of date and are checked when they are taken:
-//!
-//! ```text
-//! Idle ──call──► Partial ──call──► Ahead ──call──► Full
-//!   ▲  (nothing)   (free places)    (all places taken, short calls may wait at it)
-//!   └────────────────────────── answer ◄────────────────────────────────┘
-//! ```
+//! Pure bookkeeping: no I/O, no timer, nothing that waits. Calls that any worker may serve take their places without
+//! the scheduler's lock while no call waits ([`open_workers`]). The rest is under the lock. Each step of a call costs the
+//! same whatever the number of workers; queueing a call costs the logarithm of the queue's length.
 
 mod draining;
 mod isolated_calls;
 mod nested_calls;
+pub(crate) mod open_workers;
 mod paused_workers;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,44 +21,31 @@ use super::batch::BatchQueue;
 use super::{OfferResult, Placement, QueueLimit};
 use crate::call::QueueKey;
 use crate::call::estimate::{MAX_HELD, may_wait_at_worker};
-use crate::call::lease::{Load, LoadKind};
 use crate::call::progress::CallPlace;
 use crate::call::{Call, CallId};
-use crate::worker::Worker;
+use crate::worker::{OpenPlaces, Worker, WorkerPlaces};
 use draining::DrainReason;
 use isolated_calls::Isolation;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum EntryCondition {
-    Idle,
-    Partial,
-    Ahead,
-    Full,
-}
+use open_workers::OpenWorkers;
 
 #[derive(Debug)]
 struct WorkerEntry {
     worker: Arc<Worker>,
-    /// How many calls the worker may run at the same time.
-    places: usize,
-    /// The number of calls with a place of their own, including those that have lent it to a nested call.
-    held: usize,
-    /// The estimated work of these calls, in nanoseconds.
-    nanos: u64,
     /// Calls of this worker that wait for tools of the host, each with the number of tools.
     asking: Vec<(CallId, usize)>,
     /// Nested calls that are served in lent places, the latest last.
     guests: Vec<CallId>,
     /// Calls that only this worker may serve.
     bound: BTreeMap<QueueKey, Call>,
-    condition: EntryCondition,
     /// Whether the worker's process is stopped. A stopped worker gets no calls.
     is_paused: bool,
     drain: DrainReason,
     isolation: Isolation,
-    listed: [bool; 3],
     listed_asking: bool,
 }
+
+/// The most calls that a worker is given at a time.
+const MOST_FED: usize = 64;
 
 /// The queue and the workers of a pool; see the module documentation.
 #[derive(Debug)]
@@ -76,15 +57,52 @@ pub(crate) struct Scheduler {
     bound: usize,
     entries: Vec<Option<WorkerEntry>>,
     vacant: Vec<usize>,
-    lists: [VecDeque<usize>; 3],
+    /// The places of retired workers that still have calls. Not the workers: dropping one under the lock may lead back
+    /// here.
+    leaving: Vec<Arc<WorkerPlaces>>,
     /// Entries with calls that wait for a tool. Items may be out of date.
     askers: VecDeque<usize>,
     gate: QueueGate,
+    open: Arc<OpenWorkers>,
+}
+
+/// The scheduler, locked. Releasing the lock tells callers without it whether calls wait.
+pub(crate) struct LockedScheduler<'a>(pub(crate) MutexGuard<'a, Scheduler>);
+
+impl Deref for LockedScheduler<'_> {
+    type Target = Scheduler;
+
+    fn deref(&self) -> &Scheduler {
+        &self.0
+    }
+}
+
+impl DerefMut for LockedScheduler<'_> {
+    fn deref_mut(&mut self) -> &mut Scheduler {
+        &mut self.0
+    }
+}
+
+impl Drop for LockedScheduler<'_> {
+    fn drop(&mut self) {
+        self.0.publish();
+    }
 }
 
 impl WorkerEntry {
     fn takes_calls(&self) -> bool {
         !self.is_paused && self.drain == DrainReason::None
+    }
+
+    /// Returns what callers may take without the scheduler's lock.
+    fn open_places(&self) -> OpenPlaces {
+        if !self.takes_calls() || self.isolation != Isolation::None || !self.bound.is_empty() {
+            OpenPlaces::None
+        } else if self.worker.tells_what_it_started && self.asking.is_empty() {
+            OpenPlaces::FreeAndAhead
+        } else {
+            OpenPlaces::Free
+        }
     }
 }
 
@@ -98,7 +116,7 @@ enum QueueGate {
 }
 
 impl Scheduler {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize, open: Arc<OpenWorkers>) -> Self {
         Self {
             limit,
             queue: BTreeMap::new(),
@@ -106,9 +124,10 @@ impl Scheduler {
             bound: 0,
             entries: Vec::new(),
             vacant: Vec::new(),
-            lists: Default::default(),
+            leaving: Vec::new(),
             askers: VecDeque::new(),
             gate: QueueGate::Open,
+            open,
         }
     }
 
@@ -128,8 +147,14 @@ impl Scheduler {
         first.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    pub(crate) fn held_by(&self, entry: usize) -> usize {
-        self.entry(entry).map_or(0, |entry| entry.held + entry.guests.len())
+    /// Counts the calls that workers have, even those that leave. Each call of a batch counts.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.all_places().map(WorkerPlaces::all).sum()
+    }
+
+    /// Tells callers without the lock whether calls wait, and whether the scheduler takes more.
+    fn publish(&self) {
+        self.open.set_waiting(self.queue.len(), self.gate != QueueGate::Open);
     }
 
     pub(crate) fn worker(&self, entry: usize) -> Option<Arc<Worker>> {
@@ -163,28 +188,36 @@ impl Scheduler {
     /// Adds a worker that is ready and idle. [`Scheduler::next_for`] returns work for it.
     pub(crate) fn enlist(&mut self, worker: Arc<Worker>) {
         let index = worker.index;
+        self.open.set_worker(index, Some(Arc::clone(&worker)));
         self.entries[index] = Some(WorkerEntry {
-            places: worker.places(),
             worker,
-            held: 0,
-            nanos: 0,
             asking: Vec::new(),
             guests: Vec::new(),
             bound: BTreeMap::new(),
-            condition: EntryCondition::Full,
             is_paused: false,
             drain: DrainReason::None,
             isolation: Isolation::None,
-            listed: [false; 3],
             listed_asking: false,
         });
-        self.relist(index);
+        self.reopen(index);
+    }
+
+    /// Sets what callers may take from a worker without the lock, after something about the worker has changed.
+    fn reopen(&mut self, index: usize) {
+        if let Some(entry) = self.entry(index) {
+            entry.worker.places.open(entry.open_places());
+            self.open.list(index, &entry.worker);
+        }
     }
 
     /// Removes a worker, which takes no more calls. Returns the calls that were bound to it, for other workers to
     /// serve.
     pub(crate) fn retire(&mut self, index: usize) -> Vec<Call> {
         let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else { return Vec::new() };
+        entry.worker.places.open(OpenPlaces::None);
+        self.open.set_worker(index, None);
+        self.leaving.retain(|places| places.all() > 0);
+        self.leaving.push(Arc::clone(&entry.worker.places));
         self.askers.retain(|asker| *asker != index);
         self.bound -= entry.bound.len();
         entry.bound.into_values().collect()
@@ -198,16 +231,16 @@ impl Scheduler {
         match placement {
             Placement::Any => {}
             Placement::Rather(index) => {
-                if self.has_free_place(index, &call) {
-                    return OfferResult::Now(self.assign(index, call, false));
+                if let Some(beside) = self.take_free(index, &call) {
+                    return OfferResult::Now(self.assign(index, call, Some(beside)));
                 }
             }
             Placement::Only(index) | Placement::OnlyNow(index) => {
-                if self.has_free_place(index, &call) {
-                    return OfferResult::Now(self.assign(index, call, false));
+                if let Some(beside) = self.take_free(index, &call) {
+                    return OfferResult::Now(self.assign(index, call, Some(beside)));
                 }
                 if call.key.is_nested() && self.lends(index) {
-                    return OfferResult::Now(self.assign(index, call, true));
+                    return OfferResult::Now(self.assign(index, call, None));
                 }
                 if matches!(placement, Placement::OnlyNow(_)) {
                     return OfferResult::Busy(call);
@@ -216,26 +249,37 @@ impl Scheduler {
                     let depth = self.depth();
                     return OfferResult::Saturated(call, depth);
                 }
-                if let Some(entry) = self.entries.get_mut(index).and_then(Option::as_mut) {
-                    call.state.set_place(CallPlace::Queued(call.key));
-                    entry.bound.insert(call.key, call);
-                    self.bound += 1;
-                    return OfferResult::Queued;
+                if self.entry(index).is_some() {
+                    return self.bind(index, call);
                 }
             }
         }
         // Calls with an earlier key are served first, even if this call would fit and the earlier one does not.
         let first = self.first_not_isolated().is_none_or(|key| call.key < key);
-        if first && let Some((index, guest)) = self.choose(&call) {
-            return OfferResult::Now(self.assign(index, call, guest));
+        if first && let Some((index, beside)) = self.choose_or_announce(&call) {
+            return OfferResult::Now(self.assign(index, call, beside));
         }
         // A full queue never rejects a nested call: the calls that wait for it occupy workers and hold up the queue.
         if limit == QueueLimit::Holds && self.depth() >= self.limit && !call.key.is_nested() {
             let depth = self.depth();
             return OfferResult::Saturated(call, depth);
         }
-        self.wait(call);
-        OfferResult::Queued
+        self.wait(call)
+    }
+
+    /// Lets a call wait for a worker that has no free place. A place that has become free meanwhile is taken at once.
+    fn bind(&mut self, index: usize, call: Call) -> OfferResult {
+        let Some(entry) = self.entries[index].as_mut() else { return OfferResult::Closed(call) };
+        let key = call.key;
+        call.state.set_place(CallPlace::Queued(key));
+        entry.bound.insert(key, call);
+        self.bound += 1;
+        // The worker is closed now. So whoever frees a place afterwards comes to the scheduler.
+        self.reopen(index);
+        match self.next_for(index) {
+            Some(call) => OfferResult::Now(call),
+            None => OfferResult::Queued,
+        }
     }
 
     /// Finds a worker for a call that its worker never started, or queues the call at its old position.
@@ -245,11 +289,10 @@ impl Scheduler {
         if !self.admits(&call) || call.state.is_abandoned() {
             return OfferResult::Closed(call);
         }
-        if let Some((index, guest)) = self.choose(&call) {
-            return OfferResult::Now(self.assign(index, call, guest));
+        if let Some((index, beside)) = self.choose_or_announce(&call) {
+            return OfferResult::Now(self.assign(index, call, beside));
         }
-        self.wait(call);
-        OfferResult::Queued
+        self.wait(call)
     }
 
     fn enqueue(&mut self, mut call: Call) {
@@ -267,34 +310,45 @@ impl Scheduler {
         if self.bound == 0 {
             return None;
         }
-        let call = self.entries.iter_mut().flatten().find_map(|entry| entry.bound.remove(&key))?;
+        let bound = |entry: &mut Option<WorkerEntry>| entry.as_mut()?.bound.remove(&key);
+        let found =
+            self.entries.iter_mut().enumerate().find_map(|(index, entry)| Some((index, bound(entry)?)));
+        let (index, call) = found?;
         self.bound -= 1;
         self.cancel_isolation(key);
+        self.reopen(index);
         Some(call)
     }
 
-    /// Records that a call has left its worker.
-    pub(crate) fn release(&mut self, worker: &Worker, load: Load) {
-        // A retired worker has no entry, and its index may belong to another worker.
-        let Some(entry) = self.own_entry(worker) else { return };
-        match load.kind {
-            LoadKind::Own => {
-                entry.held -= 1;
-                entry.nanos -= u64::from(load.nanos);
-                entry.isolation.is_over();
-            }
-            LoadKind::Guest(call) => entry.guests.retain(|guest| *guest != call),
+    /// Records that calls have left a worker. Their places are free already.
+    pub(crate) fn note_freed(&mut self, index: usize) {
+        let Some(entry) = self.entries.get_mut(index).and_then(Option::as_mut) else { return };
+        // The places were freed without the lock. If a trial has one of them by now, that trial goes on.
+        if entry.worker.places.held() == 0 {
+            entry.isolation.is_over();
         }
-        self.list_asker(worker.index);
-        self.relist(worker.index);
+        self.list_asker(index);
+        self.reopen(index);
+    }
+
+    /// Records that a nested call has left the place that was lent to it.
+    pub(crate) fn release_guest(&mut self, worker: &Worker, call: CallId) {
+        // A retired worker has no entry, and its index may belong to another worker.
+        if let Some(entry) = self.own_entry(worker) {
+            entry.guests.retain(|guest| *guest != call);
+            entry.worker.places.set_guests(entry.guests.len());
+        }
+    }
+
+    /// Returns the next calls for a worker that may have free places, a few at a time.
+    pub(crate) fn next_calls(&mut self, index: usize) -> Vec<Call> {
+        std::iter::from_fn(|| self.next_for(index)).take(MOST_FED).collect()
     }
 
     /// Sets how many calls a worker gets at a time from now on.
     pub(crate) fn set_places(&mut self, worker: &Worker, places: usize) {
-        if let Some(entry) = self.own_entry(worker) {
-            entry.places = places;
-            self.relist(worker.index);
-        }
+        worker.places.set_places(places);
+        self.reopen(worker.index);
     }
 
     fn own_entry(&mut self, worker: &Worker) -> Option<&mut WorkerEntry> {
@@ -321,22 +375,28 @@ impl Scheduler {
             (Some((mine, _)), Some((key, call))) if key < mine => (call, false),
             (Some((_, call)), _) => (call, true),
         };
-        let guest = match self.room(entry, call) {
-            FreePlace::None => return None,
-            FreePlace::Own => false,
-            FreePlace::Lent => true,
+        let (key, is_alone, is_carrier) = (call.key, call.alone, call.is_empty_carrier());
+        let beside = match self.take_room(entry, call) {
+            // A trial also closes the worker.
+            Room::None if is_alone && self.take_alone_at(index) => Some(1),
+            Room::None => return None,
+            Room::Own(beside) => Some(beside),
+            Room::Lent => None,
         };
         let call = if bound {
             self.bound -= 1;
             self.entries[index].as_mut()?.bound.pop_first()?.1
-        } else if call.is_empty_carrier() {
-            let carrier = self.take_carrier(call.key)?;
-            return Some(self.load(index, carrier));
+        } else if is_carrier {
+            let carrier = self.take_carrier(key)?;
+            return Some(self.load(index, carrier, beside));
         } else {
-            let key = call.key;
             self.queue.remove(&key)?
         };
-        Some(self.assign(index, call, guest))
+        let call = self.assign(index, call, beside);
+        if bound {
+            self.reopen(index);
+        }
+        Some(call)
     }
 
     pub(crate) fn admits(&self, call: &Call) -> bool {
@@ -359,9 +419,15 @@ impl Scheduler {
         self.drain()
     }
 
-    /// Reports whether the scheduler is closed and no call waits.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.gate != QueueGate::Open && self.depth() == 0
+    /// Reports whether the scheduler is closed, no call waits, and no worker has a call, not even one that leaves.
+    pub(crate) fn is_done(&self) -> bool {
+        let is_empty = self.gate != QueueGate::Open && self.depth() == 0;
+        is_empty && self.all_places().all(|places| places.calls() == 0)
+    }
+
+    fn all_places(&self) -> impl Iterator<Item = &WorkerPlaces> {
+        let serving = self.entries.iter().flatten().map(|entry| &*entry.worker.places);
+        serving.chain(self.leaving.iter().map(|places| &**places))
     }
 
     /// Removes and returns all waiting calls.
@@ -376,116 +442,85 @@ impl Scheduler {
         calls
     }
 
-    pub(crate) fn choose(&mut self, call: &Call) -> Option<(usize, bool)> {
-        let conditions = [EntryCondition::Idle, EntryCondition::Partial, EntryCondition::Ahead];
-        // A call that must run alone fits only an idle worker.
-        let looked_at = if call.alone { 1 } else { conditions.len() };
-        for (list, condition) in conditions.into_iter().enumerate().take(looked_at) {
-            // Idle workers are used last in, first out: the others may go to sleep, and the caches of this one are
-            // warm.
-            while let Some(index) =
-                if list == 0 { self.lists[0].pop_back() } else { self.lists[list].pop_front() }
-            {
-                let Some(entry) = self.entries[index].as_mut() else { continue };
-                entry.listed[list] = false;
-                if entry.condition != condition {
-                    continue;
-                }
-                let entry = self.entries[index].as_ref()?;
-                if matches!(self.room(entry, call), FreePlace::Own) {
-                    return Some((index, false));
-                }
-                if list == 2 {
-                    // No room for this call. The worker is listed again when it answers.
-                    self.entries[index].as_mut()?.condition = EntryCondition::Full;
-                }
-            }
+    /// Takes a place for a call like [`Scheduler::choose`]. If there is none, the call is about to wait: places that
+    /// become free from now on are offered to it.
+    pub(crate) fn choose_or_announce(&mut self, call: &Call) -> Option<(usize, Option<usize>)> {
+        self.choose(call).or_else(|| {
+            self.open.announce();
+            self.choose(call)
+        })
+    }
+
+    /// Takes a place for a call at the best worker. Returns the index of the worker and the number of its calls, or no
+    /// number if the place is lent by a call that waits for a tool.
+    pub(crate) fn choose(&mut self, call: &Call) -> Option<(usize, Option<usize>)> {
+        if call.alone {
+            return self.take_alone().map(|index| (index, Some(1)));
+        }
+        if let Some(taken) = self.open.choose(call.nanos()).place {
+            return Some((taken.worker.index, Some(taken.beside)));
         }
         if call.key.is_nested() {
             while let Some(index) = self.askers.pop_front() {
                 let Some(entry) = self.entries[index].as_mut() else { continue };
                 entry.listed_asking = false;
                 if self.lends(index) {
-                    return Some((index, true));
+                    return Some((index, None));
                 }
             }
         }
         None
     }
 
-    fn has_free_place(&self, index: usize, call: &Call) -> bool {
-        let is_free =
-            |entry: &WorkerEntry| entry.held < entry.places && entry.takes_calls() && entry.is_fit_for(call);
-        self.entry(index).is_some_and(is_free)
+    /// Takes a free place at this worker, if the worker may serve the call.
+    fn take_free(&mut self, index: usize, call: &Call) -> Option<usize> {
+        let entry = self.entry(index)?;
+        if call.alone {
+            return self.take_alone_at(index).then_some(1);
+        }
+        let may = entry.takes_calls() && entry.isolation == Isolation::None;
+        if may { entry.worker.places.take(entry.worker.places.places()) } else { None }
     }
 
-    fn room(&self, entry: &WorkerEntry, call: &Call) -> FreePlace {
-        let is_fit = entry.is_fit_for(call);
-        if entry.held < entry.places && entry.takes_calls() && is_fit {
-            return FreePlace::Own;
+    /// Takes a place for a call at this worker: a free one, one that is lent, or one behind the worker's current calls.
+    fn take_room(&self, entry: &WorkerEntry, call: &Call) -> Room {
+        let places = &entry.worker.places;
+        let may = entry.takes_calls() && entry.isolation == Isolation::None && !call.alone;
+        if may && let Some(beside) = places.take(places.places()) {
+            return Room::Own(beside);
         }
         // Even if the worker takes no other calls: the call that lends its place waits for this one.
         if call.key.is_nested() && self.lends(entry.worker.index) {
-            return FreePlace::Lent;
-        }
-        if !entry.takes_calls() {
-            return FreePlace::None;
+            return Room::Lent;
         }
         let waits = entry.bound.first_key_value().is_some_and(|(key, _)| *key < call.key);
-        let ahead =
-            entry.worker.tells_what_it_started && entry.held < MAX_HELD && entry.asking.is_empty() && !waits;
-        if ahead && is_fit && !call.alone && may_wait_at_worker(entry.nanos, call.nanos()) {
-            FreePlace::Own
-        } else {
-            FreePlace::None
+        let ahead = may && entry.worker.tells_what_it_started && entry.asking.is_empty() && !waits;
+        if ahead
+            && may_wait_at_worker(places.nanos(), call.nanos())
+            && let Some(beside) = places.take(MAX_HELD)
+        {
+            return Room::Own(beside);
         }
+        Room::None
     }
 
-    pub(crate) fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
+    /// Gives a call the place that was taken for it, or a lent one.
+    pub(crate) fn assign(&mut self, index: usize, call: Call, beside: Option<usize>) -> Call {
         let Some(entry) = self.entries[index].as_mut() else { return call };
-        let kind = if nested { LoadKind::Guest(call.id) } else { LoadKind::Own };
-        let load = Load { nanos: call.nanos(), kind };
-        match kind {
-            LoadKind::Own => {
-                entry.held += 1;
-                entry.nanos += u64::from(load.nanos);
-                if call.alone {
-                    entry.isolation = Isolation::Running;
-                }
-            }
-            LoadKind::Guest(call) => entry.guests.push(call),
-        }
         let worker = Arc::clone(&entry.worker);
-        call.state.set_place(CallPlace::With(worker.clone()));
-        call.lease = Some(worker.lease(load));
-        self.list_asker(index);
-        self.relist(index);
-        call
-    }
-
-    fn relist(&mut self, index: usize) {
-        let Some(entry) = self.entries[index].as_mut() else { return };
-        entry.condition = match entry.held {
-            _ if !entry.takes_calls() || entry.isolation != Isolation::None => EntryCondition::Full,
-            0 => EntryCondition::Idle,
-            held if held < entry.places => EntryCondition::Partial,
-            held if held < MAX_HELD && entry.worker.tells_what_it_started => EntryCondition::Ahead,
-            _ => EntryCondition::Full,
+        let Some(beside) = beside else {
+            entry.guests.push(call.id);
+            worker.places.set_guests(entry.guests.len());
+            self.list_asker(index);
+            return worker.seat_guest(call);
         };
-        let list = match entry.condition {
-            EntryCondition::Idle => 0,
-            EntryCondition::Partial => 1,
-            EntryCondition::Ahead => 2,
-            EntryCondition::Full => return,
-        };
-        if !std::mem::replace(&mut entry.listed[list], true) {
-            self.lists[list].push_back(index);
-        }
+        worker.seat(call, beside)
     }
 }
 
-enum FreePlace {
-    Own,
+enum Room {
+    /// A place was taken. The field is the number of calls that the worker has now.
+    Own(usize),
     /// The place of a call that waits for a tool.
     Lent,
     None,

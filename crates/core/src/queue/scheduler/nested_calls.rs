@@ -15,6 +15,7 @@ impl Scheduler {
             None => entry.asking.push((call, 1)),
         }
         self.list_asker(worker.index);
+        self.reopen(worker.index);
     }
 
     /// Records that a tool has answered.
@@ -24,6 +25,7 @@ impl Scheduler {
             *tools -= 1;
         }
         entry.asking.retain(|(_, tools)| *tools > 0);
+        self.reopen(worker.index);
     }
 
     /// Lists a worker that can lend a place. A worker is listed once, however many of its calls wait for tools.
@@ -44,7 +46,7 @@ impl Scheduler {
             // A single thread runs its calls on one stack, so only the topmost call counts. A call below it may have
             // its answer, but cannot go on before the calls above it have ended.
             (1, Some(top)) => asks(top),
-            _ => entry.held + entry.guests.len() < entry.places + entry.asking.len(),
+            _ => entry.worker.places.calls() < entry.worker.places.places() + entry.asking.len(),
         }
     }
 }

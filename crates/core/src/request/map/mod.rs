@@ -179,9 +179,10 @@ struct Work<T> {
 
 impl<T: DeserializeOwned + Send + 'static> Work<T> {
     fn new(mut map: MapBuilder<T>, running: Running<T>) -> Result<Self, CallError> {
+        map.options.check_pool()?;
         map.options.note_chain()?;
         map.options.note_trace(&tracing::Span::none())?;
-        let pool = map.options.target?;
+        let pool = map.options.pool;
         let job = ChunkJob {
             timeout: map.options.timeout.unwrap_or_else(|| pool.call_limits.call_timeout()),
             pool,
