@@ -12,7 +12,7 @@ pub mod error_text;
 pub mod pool;
 mod queue;
 pub mod request;
-mod shard;
+mod sharded;
 pub mod similar_names;
 mod supervisor;
 pub mod tool;

@@ -91,11 +91,6 @@ impl Call {
         &self.command.name
     }
 
-    /// Returns the name of the command as a shared string.
-    pub fn shared_command(&self) -> Arc<str> {
-        Arc::clone(&self.command.name)
-    }
-
     /// Returns the arguments.
     pub fn input(&self) -> &Input {
         &self.input
@@ -226,13 +221,8 @@ impl Call {
         }
     }
 
-    /// Fails calls that travelled together, because their worker is gone. `started` is how many of them it had started.
-    pub fn lose_after(self, started: usize) {
-        self.lose_between(0, started);
-    }
-
-    /// Like [`Call::lose_after`], for a worker that had answered some of the calls. It died of the call that it had
-    /// started last.
+    /// Fails calls that travelled together, because their worker is gone. It had answered and started so many of them,
+    /// and died of the one that it had started last.
     pub fn lose_between(mut self, answered: usize, started: usize) {
         let Some(lease) = &self.lease else { return };
         let holder = lease.holder();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use crate::call::{CallError, ErrorClass};
-use crate::shard::Sharded;
+use crate::sharded::Sharded;
 
 /// How the calls of a pool have ended since the pool was started. Each call, and each input of a map, is counted in one
 /// of these fields when its caller gets the outcome or goes away. [`retried`](Outcomes::retried) is not an end, and is

@@ -256,7 +256,9 @@ impl PoolInner {
             if calls.is_empty() {
                 return;
             }
-            calls.into_iter().for_each(|call| self.hand_over(call));
+            for call in calls {
+                self.hand_over(call);
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::call::answer::CallState;
 use crate::pool::PoolInner;
-use crate::shard::Sharded;
+use crate::sharded::Sharded;
 
 /// A call with less time sets a timer at once.
 const NEAR: Duration = Duration::from_millis(200);
@@ -71,7 +71,9 @@ impl ListedCalls {
                 .map(|call| Arc::clone(&call.state))
                 .collect();
             drop(listed);
-            late.iter().for_each(|state| state.tell_late());
+            for state in late {
+                state.tell_late();
+            }
         }
     }
 }

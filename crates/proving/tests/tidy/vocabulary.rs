@@ -39,8 +39,8 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
         "admission availability backend breaker caller chain chunk contention delivery direct dispatch \
          draining duration estimate expiring extension external failpoint gate group held holder idle \
          isolated jitter leased liveness load measure nested notifier operation order paused pending periodic \
-         placement priority progress quarantine queued rate recycling registry reload remote restart retry \
-         scheduler serve service similar sizing slot storage store stored stuck subscription survivor \
+         place placement priority progress quarantine queued rate recycling registry reload remote restart retry \
+         scheduler serve service sharded similar sizing slot storage store stored stuck subscription survivor \
          suspected tail taint task telemetry trial waiting watch watchdog window withdrawal",
     ),
     (

@@ -5,6 +5,7 @@
 //! same whatever the number of workers; queueing a call costs the logarithm of the queue's length.
 
 mod draining;
+mod gate;
 mod isolated_calls;
 mod nested_calls;
 pub(crate) mod open_workers;
@@ -25,6 +26,7 @@ use crate::call::progress::CallPlace;
 use crate::call::{Call, CallId};
 use crate::worker::{OpenPlaces, Worker, WorkerPlaces};
 use draining::DrainReason;
+use gate::QueueGate;
 use isolated_calls::Isolation;
 use open_workers::OpenWorkers;
 
@@ -104,15 +106,6 @@ impl WorkerEntry {
             OpenPlaces::Free
         }
     }
-}
-
-/// Which calls the scheduler still takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum QueueGate {
-    Open,
-    /// Only nested calls, because calls that are under way need them to finish.
-    Closing,
-    Shut,
 }
 
 impl Scheduler {
@@ -399,47 +392,9 @@ impl Scheduler {
         Some(call)
     }
 
-    pub(crate) fn admits(&self, call: &Call) -> bool {
-        match self.gate {
-            QueueGate::Open => true,
-            QueueGate::Closing => call.key.is_nested(),
-            QueueGate::Shut => false,
-        }
-    }
-
-    /// Stops taking calls, except nested ones. Returns the calls that wait.
-    pub(crate) fn close(&mut self) -> Vec<Call> {
-        self.gate = QueueGate::Closing;
-        self.drain()
-    }
-
-    /// Stops taking any calls. Returns the calls that wait.
-    pub(crate) fn shut(&mut self) -> Vec<Call> {
-        self.gate = QueueGate::Shut;
-        self.drain()
-    }
-
-    /// Reports whether the scheduler is closed, no call waits, and no worker has a call, not even one that leaves.
-    pub(crate) fn is_done(&self) -> bool {
-        let is_empty = self.gate != QueueGate::Open && self.depth() == 0;
-        is_empty && self.all_places().all(|places| places.calls() == 0)
-    }
-
     fn all_places(&self) -> impl Iterator<Item = &WorkerPlaces> {
         let serving = self.entries.iter().flatten().map(|entry| &*entry.worker.places);
         serving.chain(self.leaving.iter().map(|places| &**places))
-    }
-
-    /// Removes and returns all waiting calls.
-    pub(crate) fn drain(&mut self) -> Vec<Call> {
-        let queued = std::mem::take(&mut self.queue).into_values();
-        let mut calls: Vec<Call> = queued.filter(|call| !call.is_empty_carrier()).collect();
-        calls.extend(self.batches.drain());
-        for entry in self.entries.iter_mut().flatten() {
-            calls.extend(std::mem::take(&mut entry.bound).into_values());
-        }
-        self.bound = 0;
-        calls
     }
 
     /// Takes a place for a call like [`Scheduler::choose`]. If there is none, the call is about to wait: places that

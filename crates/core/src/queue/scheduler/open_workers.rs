@@ -31,12 +31,12 @@ const TRIED_AHEAD: usize = 4;
 pub(crate) struct OpenWorkers<W = Worker> {
     /// The number of waiting calls, and [`CLOSED`].
     waiting: AtomicUsize,
-    table: ArcSwap<WorkerTable<W>>,
+    table: ArcSwap<OpenWorkerTable<W>>,
 }
 
 /// The workers at one moment. A worker that comes or goes makes another table.
 #[derive(Debug)]
-struct WorkerTable<W> {
+struct OpenWorkerTable<W> {
     /// The workers by their indices.
     workers: Vec<Option<Arc<W>>>,
     /// The indices that are in use.
@@ -65,7 +65,7 @@ pub(crate) struct Taken<W = Worker> {
     pub(crate) unlisted: Option<usize>,
 }
 
-impl<W> WorkerTable<W> {
+impl<W> OpenWorkerTable<W> {
     fn new(workers: Vec<Option<Arc<W>>>) -> Self {
         let indices = (0..workers.len()).filter(|index| workers[*index].is_some()).collect();
         let (idle, free) = (BitSet::new(workers.len()), BitSet::new(workers.len()));
@@ -75,7 +75,7 @@ impl<W> WorkerTable<W> {
 
 impl<W> Default for OpenWorkers<W> {
     fn default() -> Self {
-        Self { waiting: AtomicUsize::new(0), table: ArcSwap::from_pointee(WorkerTable::new(Vec::new())) }
+        Self { waiting: AtomicUsize::new(0), table: ArcSwap::from_pointee(OpenWorkerTable::new(Vec::new())) }
     }
 }
 
@@ -134,7 +134,7 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkers<W> {
             workers.resize_with(index + 1, || None);
         }
         workers[index] = worker;
-        self.table.store(Arc::new(WorkerTable::new(workers)));
+        self.table.store(Arc::new(OpenWorkerTable::new(workers)));
         let table = self.table.load();
         for index in &table.indices {
             if let Some(worker) = &table.workers[*index] {
@@ -162,7 +162,7 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkers<W> {
     }
 }
 
-impl<W: AsRef<WorkerPlaces>> WorkerTable<W> {
+impl<W: AsRef<WorkerPlaces>> OpenWorkerTable<W> {
     fn list(&self, index: usize, worker: &WorkerPlaces) {
         let places = worker.places();
         if worker.has_open_place(1) {
