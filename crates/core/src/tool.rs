@@ -7,23 +7,16 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
-use crate::adapter::is_reserved;
-use crate::call::{Call, CallError, CallId, Chain, Link, RemoteError, RemoteErrorKind};
-use crate::error_text::{panic_message, with_causes};
-use crate::pool;
-use crate::queue::StoreError;
-use crate::telemetry::{self, Event, Level, TraceContext, is_heard};
+use crate::call::{CallError, CallId, RemoteError, RemoteErrorKind, is_reserved};
+use crate::error_text::with_causes;
 use crate::value::{Encoded, ValueError};
-use crate::worker::Worker;
 
 /// What a tool knows about the call that uses it.
 ///
@@ -48,7 +41,7 @@ pub struct ToolContext {
     pub pool: Arc<str>,
     /// The session of the call.
     pub session: Option<Arc<str>>,
-    shared: Arc<pool::PoolInner>,
+    pub(crate) sessions: Arc<dyn SessionStore>,
 }
 
 impl fmt::Debug for ToolContext {
@@ -58,6 +51,38 @@ impl fmt::Debug for ToolContext {
             .field("command", &self.command)
             .finish_non_exhaustive()
     }
+}
+
+/// What the sessions of a pool keep for their calls.
+pub(crate) trait SessionStore: Send + Sync {
+    /// Returns the value of a key, if it has one.
+    fn get(&self, session: &str, key: &str) -> Result<Option<Encoded>, StoreError>;
+    /// Sets the value of a key.
+    fn set(&self, session: &str, key: String, value: &Encoded) -> Result<(), StoreError>;
+    /// Removes a key. Returns whether it was there.
+    fn delete(&self, session: &str, key: &str) -> Result<bool, StoreError>;
+    /// Returns all keys, sorted.
+    fn keys(&self, session: &str) -> Result<Vec<String>, StoreError>;
+}
+
+/// The most bytes that one session may store.
+pub(crate) const STORE_LIMIT: usize = 16 << 20;
+
+/// Why an operation on a store failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    #[error("session {0} does not exist, or has ended: start it with a call with .session(id)")]
+    NoSession(String),
+    #[error("the call belongs to no session, so there is no store: call it with .session(id)")]
+    NotInSession,
+    #[error("a call can use only the store of its own session, and this one named another session")]
+    OtherSession,
+    #[error(
+        "session {session} would keep {bytes} bytes, and {STORE_LIMIT} is the limit: delete some of its entries"
+    )]
+    Full { session: String, bytes: usize },
+    #[error(transparent)]
+    Unreadable(#[from] ValueError),
 }
 
 /// The answer of a tool.
@@ -137,7 +162,7 @@ impl Tools {
         self.0.insert(name, Arc::new(run));
     }
 
-    fn find(&self, name: &str) -> Result<Arc<ToolFunction>, RemoteError> {
+    pub(crate) fn find(&self, name: &str) -> Result<Arc<ToolFunction>, RemoteError> {
         self.0.get(name).map(Arc::clone).ok_or_else(|| {
             let mut known: Vec<&str> =
                 self.0.keys().map(String::as_str).filter(|name| !is_reserved(name)).collect();
@@ -159,18 +184,18 @@ impl Tools {
         type Stored<T> = Result<T, StoreError>;
         self.add("snakepit.session.get".into(), |at: StoreRequest, context: ToolContext| async move {
             let session = at.session_of(&context)?;
-            Stored::Ok(context.shared.sessions.get(session, &at.key)?.unwrap_or_else(Encoded::nil))
+            Stored::Ok(context.sessions.get(session, &at.key)?.unwrap_or_else(Encoded::nil))
         });
         self.add("snakepit.session.set".into(), |mut at: StoreRequest, context: ToolContext| async move {
             let value = at.value.take().unwrap_or_else(Encoded::nil);
             let session = at.session_of(&context)?;
-            context.shared.sessions.set(session, at.key.clone(), &value)
+            context.sessions.set(session, at.key.clone(), &value)
         });
         self.add("snakepit.session.delete".into(), |at: StoreRequest, context: ToolContext| async move {
-            context.shared.sessions.delete(at.session_of(&context)?, &at.key)
+            context.sessions.delete(at.session_of(&context)?, &at.key)
         });
         self.add("snakepit.session.keys".into(), |at: StoreRequest, context: ToolContext| async move {
-            context.shared.sessions.keys(at.session_of(&context)?)
+            context.sessions.keys(at.session_of(&context)?)
         });
     }
 }
@@ -231,147 +256,10 @@ fn with_causes_of(error: &(dyn Error + 'static)) -> RemoteError {
     RemoteError::new(RemoteErrorKind::Exception, with_causes(error))
 }
 
-/// Converts the panic of a tool for the worker.
-fn panicked(panic: &(dyn Any + Send)) -> RemoteError {
-    RemoteError::new(RemoteErrorKind::Exception, format!("the tool panicked: {}", panic_message(panic)))
-}
-
 fn bad_arguments(error: &ValueError) -> RemoteError {
     RemoteError::new(RemoteErrorKind::BadArgument, error.to_string())
 }
 
 fn bad_value(error: &ValueError) -> RemoteError {
     RemoteError::new(RemoteErrorKind::BadValue, error.to_string())
-}
-
-/// The outcome of a tool.
-#[derive(Clone, Copy)]
-enum ToolOutcome {
-    Ok,
-    Failed,
-    Cancelled,
-}
-
-/// Emits the event of a tool when the tool ends. If it is dropped before, the event says `cancelled`. Internal tools
-/// emit no event.
-struct ToolReport(Option<(Link, Instant)>);
-
-impl ToolReport {
-    fn new(link: &Link) -> Self {
-        let is_reported = is_heard(Level::Debug) && !is_reserved(&link.tool);
-        Self(is_reported.then(|| (link.clone(), Instant::now())))
-    }
-
-    fn end(mut self, outcome: ToolOutcome) {
-        self.emit(outcome);
-    }
-
-    fn emit(&mut self, outcome: ToolOutcome) {
-        let Some((link, began)) = self.0.take() else { return };
-        let outcome = match outcome {
-            ToolOutcome::Ok => "ok",
-            ToolOutcome::Failed => "failed",
-            ToolOutcome::Cancelled => "cancelled",
-        };
-        let Link { call, pool, command, tool } = link;
-        telemetry::emit(Event::ToolStop {
-            pool,
-            command,
-            call: call.get(),
-            tool,
-            outcome,
-            took: began.elapsed(),
-        });
-    }
-}
-
-impl Drop for ToolReport {
-    fn drop(&mut self) {
-        self.emit(ToolOutcome::Cancelled);
-    }
-}
-
-/// A permit for the worker to serve a nested call in the place of a call that waits for a tool.
-struct NestedCallPermit(Arc<Worker>, CallId);
-
-impl NestedCallPermit {
-    fn new(worker: Arc<Worker>, call: CallId) -> Self {
-        worker.pool.scheduler().asks(&worker, call);
-        worker.pool.feed(worker.index);
-        Self(worker, call)
-    }
-}
-
-impl Drop for NestedCallPermit {
-    fn drop(&mut self) {
-        self.0.pool.scheduler().answered(&self.0, self.1);
-    }
-}
-
-impl Call {
-    /// Calls a tool of the host on behalf of this call. Dropping the future cancels the tool.
-    pub fn ask(&self, tool: &str, args: Encoded) -> BoxFuture<'static, Result<ToolAnswer, RemoteError>> {
-        self.ask_within(tool, args, None)
-    }
-
-    /// Calls a tool like [`Call::ask`], from inside a span of the worker. The tool's work becomes a child of that span.
-    pub fn ask_within(
-        &self,
-        tool: &str,
-        args: Encoded,
-        span: Option<TraceContext>,
-    ) -> BoxFuture<'static, Result<ToolAnswer, RemoteError>> {
-        let Some(lease) = &self.lease else {
-            return futures_util::future::ready(Err(RemoteError::new(
-                RemoteErrorKind::Refused,
-                "the call has no worker",
-            )))
-            .boxed();
-        };
-        let id = self.id;
-        let worker = Worker::of(lease.holder());
-        let pool = Arc::clone(&worker.pool);
-        let link = Link {
-            call: self.id,
-            pool: Arc::clone(&pool.name),
-            command: Arc::clone(&self.command.name),
-            tool: tool.into(),
-        };
-        let trace = span.map(Arc::new).or_else(|| self.extras.as_ref()?.trace.clone());
-        let report = ToolReport::new(&link);
-        let chain = Arc::new(Chain::extended(self.chain().map(Arc::as_ref), link, trace));
-        let context = ToolContext {
-            call: self.id,
-            command: Arc::clone(&self.command.name),
-            pool: Arc::clone(&pool.name),
-            session: self.extras.as_ref().and_then(|extras| extras.session.clone()),
-            shared: Arc::clone(&pool),
-        };
-        match pool.tools.find(tool) {
-            Err(error) => {
-                report.end(ToolOutcome::Failed);
-                futures_util::future::ready(Err(error)).boxed()
-            }
-            Ok(run) => async move {
-                let permit = NestedCallPermit::new(worker, id);
-                let work = AssertUnwindSafe(async { run(args, context).await }).catch_unwind();
-                let work = telemetry::attached(chain.trace(), work);
-                let answer = Arc::clone(&chain).scope(work).await;
-                let answer = answer.unwrap_or_else(|panic| Err(panicked(&*panic)));
-                report.end(if answer.is_ok() { ToolOutcome::Ok } else { ToolOutcome::Failed });
-                match answer? {
-                    ToolAnswer::Value(value) => Ok(ToolAnswer::Value(value)),
-                    // Items are made while they are read, so they run in the same chain, and under the permit until the
-                    // last one.
-                    ToolAnswer::Stream(items) => {
-                        let items = AssertUnwindSafe(items).catch_unwind();
-                        let items = items.map(|item| item.unwrap_or_else(|panic| Err(panicked(&*panic))));
-                        let items = chain.scope_stream(items.boxed()).inspect(move |_| _ = &permit);
-                        Ok(ToolAnswer::Stream(items.boxed()))
-                    }
-                }
-            }
-            .boxed(),
-        }
-    }
 }

@@ -13,7 +13,7 @@ use snakepit::adapter::{Mock, PythonWorker, Reason};
 use snakepit::call::{CallId, OomVerdict};
 use snakepit::custody::CustodyOptions;
 use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
-use snakepit_core::worker::WatchedWorker;
+use snakepit_core::pool::WatchedWorker;
 use snakepit_policy::Liveness;
 
 /// Far above what a busy machine needs.

@@ -93,7 +93,7 @@ impl Snakepit {
         command: &str,
         args: impl Serialize,
     ) -> CallBuilder<T> {
-        CallBuilder::new(self.first_pool(), command, &args)
+        self.first_pool().call(command, args)
     }
 
     /// Calls a command that answers with a stream of values: `pit.stream("count", args! { n: 3 }).open()?`.
@@ -110,7 +110,7 @@ impl Snakepit {
     /// # Ok(()) }
     /// ```
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
-        StreamBuilder::new(self.first_pool(), command, &args)
+        self.first_pool().stream(command, args)
     }
 
     /// Calls a command once for each input: `pit.map("square", 0..1000).in_order()?` is a stream of the outcomes.
@@ -131,7 +131,7 @@ impl Snakepit {
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Serialize,
     {
-        MapBuilder::new(self.first_pool(), command, inputs)
+        self.first_pool().map(command, inputs)
     }
 
     /// Returns the pool with this name.

@@ -32,11 +32,10 @@ pub use spawner::{ReadinessHint, Spawner, StartError};
 
 use tokio::time::Instant;
 
-pub use crate::call::Batching;
+pub use crate::call::{Batching, answer_together, is_reserved};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::environment::Environment;
-pub use crate::queue::answer_together;
 
 /// A way to start one kind of worker.
 ///
@@ -210,14 +209,6 @@ pub struct Introduction {
     /// Whether many calls of one command may be sent to it together ([`crate::Input::Many`]).
     #[serde(skip)]
     pub takes_many: bool,
-}
-
-/// The prefix of the engine's own commands and tools.
-const RESERVED: &str = "snakepit.";
-
-/// Reports whether a command or a tool belongs to the engine.
-pub fn is_reserved(name: &str) -> bool {
-    name.starts_with(RESERVED)
 }
 
 impl AtWork {

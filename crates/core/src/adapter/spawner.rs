@@ -11,8 +11,8 @@ use crate::RemoteError;
 use crate::custody::{self, Command, ExitStatus, Run, WorkerId};
 use crate::environment::{EnvironmentError, HelperRunner};
 use crate::hardware::{GpuError, Variable, given};
+use crate::output::{Output, OutputStream};
 use crate::value::ValueError;
-use crate::worker::{Output, OutputStream};
 
 /// Why a worker did not start.
 ///

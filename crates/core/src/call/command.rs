@@ -99,3 +99,11 @@ impl PoolCommand {
         }
     }
 }
+
+/// The prefix of the engine's own commands and tools.
+const RESERVED: &str = "snakepit.";
+
+/// Reports whether a command or a tool belongs to the engine.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED)
+}

@@ -6,6 +6,7 @@
 //! - `input.rs`, `id.rs`, `command.rs`, `chain.rs`: what is called, with what, and inside which other calls;
 //! - `queue_key.rs`, `estimate.rs`: its position in the queue, and how long it may take;
 //! - `lease.rs`: its right to a place at a worker;
+//! - `dispatch.rs`: when the places that become free are filled;
 //! - `batch.rs`: calls that travel together;
 //! - `answer.rs`: the call as its worker has it, and the state that it shares with its caller;
 //! - `progress.rs`: what that state says: where the call is, how far, and how it ended;
@@ -17,6 +18,7 @@ pub(crate) mod batch;
 mod chain;
 pub(crate) mod command;
 mod credit;
+pub(crate) mod dispatch;
 pub(crate) mod error;
 pub(crate) mod estimate;
 mod id;
@@ -27,9 +29,10 @@ pub(crate) mod queue_key;
 
 pub use answer::Call;
 pub use chain::{Chain, Link, MAX_NESTING};
-pub use command::Batching;
 pub(crate) use command::PoolCommand;
+pub use command::{Batching, is_reserved};
 pub use credit::Portion;
+pub use dispatch::answer_together;
 pub(crate) use error::ErrorClass;
 pub(crate) use error::SCALED_TO_ZERO;
 #[cfg(test)]

@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::{CommandGrowth, Health, HealthAnswer, Outcomes, PoolInner, PoolOptions};
+use super::{CommandGrowth, Health, HealthAnswer, Outcomes, PoolOptions};
 use crate::call::{CallError, NoWorkersReason};
-use crate::queue::{CircuitTable, SessionInfo, Suspect};
+use crate::output::WorkerOutput;
+use crate::queue::{CircuitTable, PoolInner, SessionInfo, Suspect};
 use crate::request::{CallBuilder, MapBuilder, StreamBuilder};
 use crate::supervisor::{ReloadError, Reloaded, SupervisorHandle, tell_of_session_end};
 use crate::telemetry::{Event, Level, Subscription, emit_with};
-use crate::worker::WorkerOutput;
 use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
 
 /// A running pool. Cheap to clone.
@@ -62,7 +62,7 @@ impl Pool {
         command: &str,
         args: impl Serialize,
     ) -> CallBuilder<T> {
-        CallBuilder::new(self, command, &args)
+        CallBuilder::new(&self.shared, command, &args)
     }
 
     /// Describes a call that answers with many values. See `Snakepit::stream`.
@@ -77,7 +77,7 @@ impl Pool {
     /// # Ok(()) }
     /// ```
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
-        StreamBuilder::new(self, command, &args)
+        StreamBuilder::new(&self.shared, command, &args)
     }
 
     /// Describes calls of one command over many inputs. See `Snakepit::map`.
@@ -95,7 +95,7 @@ impl Pool {
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Serialize,
     {
-        MapBuilder::new(self, command, inputs)
+        MapBuilder::new(&self.shared, command, inputs)
     }
 
     /// Sets the number of workers, which then no longer follows the load. Surplus workers finish their calls.

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
-use super::{Pool, PoolInner, PoolOptions, equipped};
+use super::{Pool, PoolOptions};
 use crate::adapter::StartError;
 use crate::custody::Run;
 use crate::logging::Logging;
-use crate::supervisor::{StopWindow, SupervisorHandle, prepare};
+use crate::options::equipped;
+use crate::queue::PoolInner;
+use crate::supervisor::{SupervisorHandle, prepare};
 use crate::tool::Tools;
-use crate::worker::OomDetector;
+use crate::worker::{OomDetector, StopWindow};
 
 /// The pools of one engine, in the order in which they were added. Never empty.
 #[derive(Debug)]

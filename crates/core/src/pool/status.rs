@@ -8,10 +8,11 @@ use futures_util::future::join_all;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use super::{Health, Outcomes, Pool};
+use super::{Health, Outcomes, Pool, WorkerDuty};
 use crate::adapter::AtWork;
 use crate::call::CallError;
 use crate::custody::{self, Pid};
+use crate::supervisor::WorkerRow;
 use crate::value::Value;
 use crate::worker::{Pss, Worker};
 use snakepit_policy::liveness::Liveness;
@@ -153,21 +154,6 @@ pub enum PoolHealth {
     Stopped,
 }
 
-/// Whether a worker gets calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum WorkerDuty {
-    /// The worker serves.
-    Serving,
-    /// The worker serves until its replacement does.
-    Due,
-    /// An unfinished reload has replaced the worker. It has no calls, and serves again if the reload fails.
-    Kept,
-    /// The worker finishes its calls.
-    Leaving,
-}
-
 /// What a worker does, as seen from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -291,27 +277,9 @@ fn maybe_seconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Resul
     time.map(|time| time.as_secs_f64()).serialize(serializer)
 }
 
-/// What only the supervisor knows.
-#[derive(Default)]
-pub(crate) struct WorkerRows {
-    pub(crate) generation: u64,
-    pub(crate) target: usize,
-    pub(crate) starting: usize,
-    pub(crate) workers: Vec<WorkerRow>,
-    pub(crate) tainted: Vec<Tainted>,
-}
-
-/// A worker in the supervisor's list.
-pub(crate) struct WorkerRow {
-    pub(crate) worker: Arc<Worker>,
-    pub(crate) state: WorkerDuty,
-    pub(crate) reason: Option<String>,
-    pub(crate) liveness: Option<Liveness>,
-}
-
-impl WorkerRow {
-    async fn measure(self) -> WorkerStatus {
-        let Self { worker, state, reason, liveness } = self;
+impl WorkerStatus {
+    async fn measure(row: WorkerRow) -> Self {
+        let WorkerRow { worker, state, reason, liveness } = row;
         let stats = worker.process_stats(Pss::Skip).await;
         let now = Instant::now();
         let at_work = |it: AtWork| CallAtWork {
@@ -319,7 +287,7 @@ impl WorkerRow {
             command: it.command.to_string(),
             since: now.saturating_duration_since(it.since),
         };
-        WorkerStatus {
+        Self {
             info: WorkerInfo::of(&worker),
             duty: state,
             reason,
@@ -338,7 +306,7 @@ impl Pool {
     /// [`Pool::workers`], [`Pool::queued`] and [`Pool::in_flight`] answer at once.
     pub async fn status(&self) -> PoolStatus {
         let roll = self.supervisor.roll().await;
-        let workers = join_all(roll.workers.into_iter().map(WorkerRow::measure)).await;
+        let workers = join_all(roll.workers.into_iter().map(WorkerStatus::measure)).await;
         let health = self.shared.health.borrow().clone();
         let now = Instant::now();
         let place = |tainted: Tainted| TaintedPlace {

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::outcomes::Tally;
+use super::{CallOutcome, Health, Outcomes, PoolInner, command_of};
 use crate::call::Autopsy;
 use crate::call::PoolCommand;
 use crate::call::{CallError, Input};
-use crate::pool::outcomes::Tally;
-use crate::pool::{CallOutcome, Health, Outcomes, PoolInner, PoolOptions, command_of};
+use crate::options::PoolOptions;
 use crate::telemetry::Event;
 use crate::value::Encoded;
 use snakepit_policy::breaker::{Circuit, CircuitPermit, OpenUntil};

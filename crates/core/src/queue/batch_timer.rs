@@ -8,13 +8,13 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::PoolInner;
 use super::batch::BatchStep;
 use super::placement::withhold;
 use super::{OfferResult, QueueLimit};
 use crate::call::command::{BatchTimer, PoolCommand};
 use crate::call::progress::CallEnd;
 use crate::call::{Call, CallError, Input};
-use crate::pool::PoolInner;
 use snakepit_policy::quarantine::Admittance;
 
 fn start_timer(pool: &Arc<PoolInner>, command: &Arc<PoolCommand>) -> BatchTimer {
@@ -90,7 +90,7 @@ impl PoolInner {
         None
     }
 
-    fn send_batches(&self, command: &Arc<PoolCommand>) {
+    fn send_batches(self: &Arc<Self>, command: &Arc<PoolCommand>) {
         loop {
             // A statement of its own, so that the lock is released before the worker gets the batch.
             let next = self.scheduler().next_batch(command);
@@ -115,7 +115,7 @@ impl PoolInner {
         }
     }
 
-    fn attend(&self, command: &Arc<PoolCommand>) -> Option<Instant> {
+    fn attend(self: &Arc<Self>, command: &Arc<PoolCommand>) -> Option<Instant> {
         self.scheduler().attend(command, Instant::now());
         self.send_batches(command);
         self.scheduler().watch(command)

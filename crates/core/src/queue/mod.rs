@@ -6,14 +6,23 @@
 pub(crate) mod admission;
 mod batch;
 pub(crate) mod batch_timer;
-mod dispatch;
+mod call_timer;
+mod command;
+mod event;
+pub(crate) mod outcomes;
 mod placement;
 pub(crate) mod scheduler;
 pub(crate) mod session;
+mod shared;
+mod worker_queue;
 
 pub(crate) use admission::AdmissionPermit;
 pub use admission::{CircuitRow, CircuitScope, CircuitTable, Suspect};
-pub use dispatch::answer_together;
+pub(crate) use call_timer::CallTimer;
+pub(crate) use event::{command_of, worker_died};
+pub(crate) use outcomes::CallOutcome;
+pub use outcomes::Outcomes;
 pub(crate) use placement::{Location, OfferResult, Placement, QueueLimit};
 pub use session::SessionInfo;
-pub(crate) use session::StoreError;
+pub use shared::Health;
+pub(crate) use shared::PoolInner;

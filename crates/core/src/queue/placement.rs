@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::dispatch::Dispatch;
+use super::PoolInner;
 use super::session::{SessionClaim, SessionVisit};
 use crate::adapter::Reason;
 use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::batch::BatchMember;
-use crate::call::lease::{Load, LoadKind};
+use crate::call::dispatch::Dispatch;
 use crate::call::progress::CallPlace;
 use crate::call::{Call, CallError, Extras, Input, NoWorkersReason};
-use crate::pool::{Affinity, LostSessions, PoolInner};
+use crate::options::{Affinity, LostSessions};
 use crate::telemetry::{Event, Level, emit_with};
 use crate::worker::{CallWear, Worker, WorkerOrder};
 
@@ -125,7 +125,7 @@ impl PoolInner {
 
     /// Gives a call to a worker without the scheduler's lock. Returns the call if the scheduler must decide.
     #[inline]
-    fn place_at_once(&self, call: Call) -> Option<Call> {
+    fn place_at_once(self: &Arc<Self>, call: Call) -> Option<Call> {
         let taken = self.open.take(call.nanos());
         let left = match taken.place {
             None => Some(call),
@@ -245,7 +245,7 @@ impl PoolInner {
 /// Handing calls to workers.
 impl PoolInner {
     /// Gives waiting calls to a worker that may have free places.
-    pub(crate) fn feed(&self, index: usize) {
+    pub(crate) fn feed(self: &Arc<Self>, index: usize) {
         loop {
             let calls = {
                 let mut scheduler = self.scheduler();
@@ -263,7 +263,7 @@ impl PoolInner {
     }
 
     /// Gives a call to the worker that was chosen for it.
-    pub(crate) fn hand_over(&self, mut call: Call) {
+    pub(crate) fn hand_over(self: &Arc<Self>, mut call: Call) {
         let Some(lease) = &call.lease else { return };
         let worker = Worker::of(lease.holder());
         match self.claim_session(&call, &worker) {
@@ -289,12 +289,12 @@ impl PoolInner {
             CallWear::Due => self.attention.notify_one(),
             CallWear::Twice => {
                 // Here and not in the supervisor: the worker would get many more calls before the supervisor looks.
-                worker.pool.drain_worn(&worker, true);
+                self.drain_worn(&worker, true);
                 self.attention.notify_one();
             }
         }
         if worker.serves_one {
-            worker.pool.retire(worker.index);
+            self.retire(worker.index);
             worker.order(WorkerOrder::Retire(Reason::Replaced("each call gets a worker of its own".into())));
         }
         let _dispatch = Dispatch::begin();
@@ -322,25 +322,6 @@ impl PoolInner {
             (SessionClaim::Inherited(from), LostSessions::Fail) => {
                 Err(CallError::SessionLost { session: session.to_owned(), worker: from.to_string() })
             }
-        }
-    }
-
-    /// Frees the place of a call at its worker, and fills it if calls wait.
-    pub(crate) fn release(&self, worker: &Worker, load: Load, places: Option<usize>) {
-        match load.kind {
-            LoadKind::Own => {
-                let freed = worker.places.free(load.nanos);
-                if self.open.note_freed(worker.index, worker, freed) && places.is_none() {
-                    return;
-                }
-            }
-            LoadKind::Guest(call) => self.scheduler().release_guest(worker, call),
-        }
-        if let Some(places) = places {
-            self.scheduler().set_places(worker, places);
-        }
-        if !Dispatch::feeds_later(&worker.pool, worker.index) {
-            self.feed(worker.index);
         }
     }
 }

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::pool::LostSessions;
-use crate::value::{Encoded, ValueError};
+use crate::options::LostSessions;
+use crate::tool::{STORE_LIMIT, SessionStore, StoreError};
+use crate::value::Encoded;
 use crate::worker::Worker;
 
-/// The most bytes that one session may store.
-const STORE_LIMIT: usize = 16 << 20;
 /// What an entry counts for in addition to its key and its value: even the smallest entries take memory.
 const ENTRY: usize = 128;
 
@@ -97,23 +96,6 @@ pub(crate) enum SessionClaim {
 
 /// Keeps a session from expiring while the value lives.
 pub(crate) type SessionInUse = Arc<()>;
-
-/// Why an operation on a store failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StoreError {
-    #[error("session {0} does not exist, or has ended: start it with a call with .session(id)")]
-    NoSession(String),
-    #[error("the call belongs to no session, so there is no store: call it with .session(id)")]
-    NotInSession,
-    #[error("a call can use only the store of its own session, and this one named another session")]
-    OtherSession,
-    #[error(
-        "session {session} would keep {bytes} bytes, and {STORE_LIMIT} is the limit: delete some of its entries"
-    )]
-    Full { session: String, bytes: usize },
-    #[error(transparent)]
-    Unreadable(#[from] ValueError),
-}
 
 /// A session that has ended, and the workers to notify.
 #[derive(Debug)]
@@ -287,14 +269,16 @@ impl Sessions {
             }
         }
     }
+}
 
-    pub(crate) fn get(&self, id: &str, key: &str) -> Result<Option<Encoded>, StoreError> {
+impl SessionStore for Sessions {
+    fn get(&self, id: &str, key: &str) -> Result<Option<Encoded>, StoreError> {
         let table = self.table();
         let session = table.sessions.get(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
         Ok(session.store.get(key).cloned())
     }
 
-    pub(crate) fn set(&self, id: &str, key: String, value: &Encoded) -> Result<(), StoreError> {
+    fn set(&self, id: &str, key: String, value: &Encoded) -> Result<(), StoreError> {
         // Exactly the value is counted and stored: not the rest of the frame that it came in, and not less than all of
         // it.
         let mut value = value.trimmed()?;
@@ -314,7 +298,7 @@ impl Sessions {
         Ok(())
     }
 
-    pub(crate) fn delete(&self, id: &str, key: &str) -> Result<bool, StoreError> {
+    fn delete(&self, id: &str, key: &str) -> Result<bool, StoreError> {
         let mut table = self.table();
         let session = table.sessions.get_mut(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
         let old = session.store.remove(key);
@@ -324,7 +308,7 @@ impl Sessions {
         Ok(old.is_some())
     }
 
-    pub(crate) fn keys(&self, id: &str) -> Result<Vec<String>, StoreError> {
+    fn keys(&self, id: &str) -> Result<Vec<String>, StoreError> {
         let table = self.table();
         let session = table.sessions.get(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
         Ok(session.store.keys().cloned().collect())

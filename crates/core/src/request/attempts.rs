@@ -9,8 +9,8 @@
 use tokio::time::Instant;
 
 use crate::call::{CallError, ErrorClass, PoolCommand};
-use crate::pool::PoolInner;
 use crate::queue::AdmissionPermit;
+use crate::queue::PoolInner;
 use crate::value::Encoded;
 use snakepit_policy::NoRetry;
 use snakepit_policy::time::after;

@@ -16,12 +16,12 @@ use crate::call::PoolCommand;
 use crate::call::progress::Progress;
 use crate::call::{CallError, Extras, Input};
 use crate::call::{Chain, MAX_NESTING};
-use crate::pool::{self, Pool};
+use crate::queue::PoolInner;
 use crate::value::{Encoded, ValueError};
 
 /// Where a call goes, and what travels with it: the options that calls, streams and maps share.
 pub(crate) struct CallOptions {
-    pub(crate) pool: Arc<pool::PoolInner>,
+    pub(crate) pool: Arc<PoolInner>,
     /// Why the call cannot be made, if the pool that was chosen last does not exist.
     pub(crate) no_pool: Option<Box<CallError>>,
     pub(crate) command: Arc<PoolCommand>,
@@ -35,10 +35,10 @@ pub(crate) struct CallOptions {
 }
 
 impl CallOptions {
-    pub(crate) fn new(pool: &Pool, command: &str) -> Self {
+    pub(crate) fn new(pool: &Arc<PoolInner>, command: &str) -> Self {
         Self {
-            command: pool.shared.command(command),
-            pool: Arc::clone(&pool.shared),
+            command: pool.command(command),
+            pool: Arc::clone(pool),
             no_pool: None,
             timeout: None,
             queue_timeout: None,
@@ -201,7 +201,7 @@ pub struct CallBuilder<T> {
 
 impl<T> CallBuilder<T> {
     /// Describes a call of a command.
-    pub fn new(pool: &Pool, command: &str, args: &(impl Serialize + ?Sized)) -> Self {
+    pub(crate) fn new(pool: &Arc<PoolInner>, command: &str, args: &(impl Serialize + ?Sized)) -> Self {
         let options = CallOptions::new(pool, command);
         Self { options, input: Encoded::encode_args(args), watcher: None, value: PhantomData }
     }

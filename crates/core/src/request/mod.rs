@@ -6,8 +6,9 @@
 
 mod attempts;
 mod builder;
-mod call_timer;
+mod cancel;
 pub(crate) mod direct_call;
+mod engine_calls;
 mod map;
 mod pending;
 mod retry;
@@ -17,9 +18,7 @@ mod timeout;
 mod withdrawal;
 
 pub use builder::CallBuilder;
-pub(crate) use call_timer::ListedCalls;
 pub use map::{MapAsTheyCome, MapBuilder, MapInOrder};
-pub(crate) use pending::CallPlan;
 pub use pending::PendingCall;
 pub use stream::{CallStream, StreamBuilder};
 pub use withdrawal::Withdrawal;

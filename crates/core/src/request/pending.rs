@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::call_timer::CallTimer;
+use super::cancel::abandon;
 use super::retry::RetryState;
 use super::telemetry::{refused, tell_refusal};
 pub(crate) use super::timeout::LateCall;
@@ -19,11 +19,13 @@ use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::progress::{CallEnd, Progress};
 use crate::call::{Call, CallError, CallId, Extras, Input, NoWorkersReason, Portion, RemoteError};
-use crate::pool::{self, AUTOPSY_PATIENCE, CallOutcome};
-use crate::queue::{AdmissionPermit, Location, Placement, QueueLimit};
+
+use crate::queue::{
+    AdmissionPermit, CallOutcome, CallTimer, Health, Location, Placement, PoolInner, QueueLimit,
+};
 use crate::telemetry::TraceContext;
 use crate::value::{Encoded, ValueError};
-use crate::worker::{Worker, abandon};
+use crate::worker::{AUTOPSY_PATIENCE, Worker};
 use snakepit_policy::time::after;
 
 /// The description of a call that is about to be submitted.
@@ -79,7 +81,7 @@ pub(super) enum PendingPhase {
 /// A call under way, as its caller holds it.
 pub struct PendingCall {
     pub(crate) id: CallId,
-    pub(super) pool: Arc<pool::PoolInner>,
+    pub(super) pool: Arc<PoolInner>,
     pub(crate) command: Arc<PoolCommand>,
     pub(super) state: Arc<CallState>,
     pub(super) began: Instant,
@@ -103,7 +105,7 @@ pub struct PendingCall {
 impl PendingCall {
     /// Submits a caller's call to its pool, which counts it.
     pub(crate) fn begin(
-        pool: Arc<pool::PoolInner>,
+        pool: Arc<PoolInner>,
         mut plan: CallPlan,
         again: Option<Box<RetryState>>,
         span: Span,
@@ -129,13 +131,13 @@ impl PendingCall {
     }
 
     /// Like [`PendingCall::begin`], for a caller that limits its own calls and settles with the pool itself.
-    pub(crate) fn begin_bulk(pool: Arc<pool::PoolInner>, plan: CallPlan) -> Result<Self, CallError> {
+    pub(crate) fn begin_bulk(pool: Arc<PoolInner>, plan: CallPlan) -> Result<Self, CallError> {
         Self::start(pool, plan, None, |pool, call| pool.submit(call, QueueLimit::Waived))
     }
 
     /// Submits a call of the engine itself, with a placement for the worker.
     pub(crate) fn begin_at(
-        pool: Arc<pool::PoolInner>,
+        pool: Arc<PoolInner>,
         plan: CallPlan,
         placement: Placement,
     ) -> Result<Self, CallError> {
@@ -143,10 +145,10 @@ impl PendingCall {
     }
 
     fn start(
-        pool: Arc<pool::PoolInner>,
+        pool: Arc<PoolInner>,
         plan: CallPlan,
         permit: Option<AdmissionPermit>,
-        submit: impl FnOnce(&Arc<pool::PoolInner>, Call) -> Result<(), CallError>,
+        submit: impl FnOnce(&Arc<PoolInner>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
         let length = plan.length();
         let most = pool.call_limits.max_frame();
@@ -338,10 +340,10 @@ impl PendingCall {
         let pool = self.pool.name.to_string();
         let degraded = self.pool.degraded();
         let reason = match &*self.pool.health.borrow() {
-            pool::Health::Short { serving: 0, reason } | pool::Health::Degraded { serving: 0, reason } => {
+            Health::Short { serving: 0, reason } | Health::Degraded { serving: 0, reason } => {
                 Some(NoWorkersReason::Failed(Arc::clone(reason)))
             }
-            pool::Health::Empty => Some(NoWorkersReason::ScaledToZero),
+            Health::Empty => Some(NoWorkersReason::ScaledToZero),
             _ => None,
         };
         let error = match reason {
@@ -433,7 +435,7 @@ impl Drop for PendingCall {
 }
 
 async fn lost(
-    pool: &pool::PoolInner,
+    pool: &PoolInner,
     call: CallId,
     command: &str,
     worker: &Worker,

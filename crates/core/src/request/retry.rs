@@ -11,7 +11,7 @@ use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::progress::CallEnd;
 use crate::call::{Call, CallError, Extras, Input};
-use crate::pool::CallOutcome;
+use crate::queue::CallOutcome;
 use crate::queue::QueueLimit;
 use crate::value::Encoded;
 use crate::worker::Worker;

@@ -10,8 +10,8 @@ use super::builder::CallOptions;
 use super::pending::PendingCall;
 use crate::call::CallError;
 use crate::call::PoolCommand;
-use crate::pool::{self, CallOutcome};
 use crate::queue::AdmissionPermit;
+use crate::queue::{CallOutcome, PoolInner};
 use crate::telemetry::{self, Event, Level, TraceContext, TraceError, emit, emit_with, is_heard};
 
 impl CallOptions {
@@ -54,7 +54,7 @@ impl CallOptions {
 }
 
 /// Emits the event of a call that was not admitted.
-pub(super) fn tell_refusal(pool: &pool::PoolInner, command: &PoolCommand, error: &CallError) {
+pub(super) fn tell_refusal(pool: &PoolInner, command: &PoolCommand, error: &CallError) {
     emit_with(Level::Debug, || {
         let (pool, command) = (Arc::clone(&pool.name), Arc::clone(&command.name));
         match error {
@@ -66,7 +66,7 @@ pub(super) fn tell_refusal(pool: &pool::PoolInner, command: &PoolCommand, error:
 
 /// Settles a call that its pool did not take, and returns the error.
 pub(super) fn refused(
-    pool: &pool::PoolInner,
+    pool: &PoolInner,
     command: &PoolCommand,
     permit: Option<AdmissionPermit>,
     error: CallError,

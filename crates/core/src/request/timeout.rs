@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cancel::abandon;
 use crate::call::answer::CallState;
 use crate::call::{CallError, CallId};
-use crate::pool;
-use crate::worker::abandon;
+use crate::queue::PoolInner;
 
 /// A call that did not end in time.
 pub(crate) enum LateCall {
@@ -28,7 +28,7 @@ const STOPPED: &str = "  (the worker is stopped by a signal or a debugger; SIGCO
 
 /// A call that ran out of time at its worker. It asks the worker where it is stuck, then cancels the call.
 pub(crate) struct TimedOutCall {
-    pub(super) pool: Arc<pool::PoolInner>,
+    pub(super) pool: Arc<PoolInner>,
     pub(super) call: CallId,
     pub(super) state: Arc<CallState>,
     pub(super) command: String,

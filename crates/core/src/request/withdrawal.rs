@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use super::pending::PendingCall;
 use crate::call::answer::CallState;
-use crate::pool;
-use crate::queue::Location;
+use crate::queue::{Location, PoolInner};
 
 /// A handle that withdraws a call from the queue while no worker has it.
 pub struct Withdrawal {
-    pool: Arc<pool::PoolInner>,
+    pool: Arc<PoolInner>,
     state: Arc<CallState>,
 }
 

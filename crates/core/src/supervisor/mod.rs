@@ -9,9 +9,9 @@ mod main_loop;
 mod periodic_checks;
 mod reload;
 mod removal;
-mod stop_window;
 mod telemetry;
 mod worker_end;
+mod worker_listing;
 mod worker_task;
 
 use std::sync::Arc;
@@ -23,14 +23,15 @@ use crate::adapter::{Spawner, StartError};
 use crate::custody::{Run, WorkerId};
 use crate::error_text::with_causes;
 use crate::logging::Logging;
-use crate::pool::equipped;
-use crate::pool::status::WorkerRows;
-use crate::pool::{PoolInner, PoolOptions};
-use crate::worker::Output;
+use crate::options::{PoolOptions, equipped};
+use crate::output::Output;
+use crate::queue::PoolInner;
+use crate::worker::StopWindow;
 use main_loop::Supervisor;
 pub use reload::{ReloadError, Reloaded};
 use snakepit_policy::Sizing;
-pub use stop_window::StopWindow;
+pub use worker_listing::WorkerDuty;
+pub(crate) use worker_listing::{WorkerRow, WorkerRows};
 
 /// A handle to a pool's supervisor.
 #[derive(Clone, Debug)]

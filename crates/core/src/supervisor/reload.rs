@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::Generation;
 use super::main_loop::{ReplaceReason, SupervisedWorker, Supervisor};
-use crate::pool::PoolOptions;
+use crate::options::PoolOptions;
 use crate::telemetry::Event;
 use snakepit_policy::restarts::SHORT_LIFE;
 use snakepit_policy::sizing::Sizer;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::main_loop::{SupervisedWorker, Supervisor};
-use crate::pool::Health;
-use crate::pool::status::{WorkerDuty, WorkerRow, WorkerRows};
+use super::{WorkerDuty, WorkerRow, WorkerRows};
+use crate::queue::Health;
 use crate::telemetry::{Event, Level, emit_with};
 
 impl Supervisor {

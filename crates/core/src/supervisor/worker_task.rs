@@ -15,13 +15,15 @@ use crate::adapter::{Handle, ProtocolFault, Reason, Spawner, StartError};
 use crate::call::{CallError, RemoteErrorKind};
 use crate::custody::{Run, WorkerId};
 use crate::error_text::{ignoring_panics, with_causes};
-use crate::pool::options::WarmUp;
-use crate::pool::{AUTOPSY_PATIENCE, PoolInner};
+use crate::options::WarmUp;
+use crate::output::Output;
+use crate::queue::PoolInner;
 use crate::queue::session::EndedSession;
 use crate::request::direct_call::ask;
-use crate::supervisor::StopWindow;
 use crate::value::Encoded;
-use crate::worker::{EndTimes, GOODBYE, Output, Worker, WorkerEnding, WorkerSpec, tend};
+use crate::worker::{
+    AUTOPSY_PATIENCE, EndTimes, GOODBYE, StopWindow, Worker, WorkerEnding, WorkerSpec, tend,
+};
 use snakepit_policy::jitter::Chance;
 use snakepit_policy::recycling::Term;
 
@@ -68,7 +70,7 @@ impl WorkerStart {
             counts_commands: config.recycling.memory_limit().is_some(),
             began_at,
         };
-        let worker = Arc::new(Worker::new(index, id, Arc::clone(shared), made, handle, output));
+        let worker = Arc::new(Worker::new(index, id, shared.clone(), made, handle, output));
         shared.scheduler().enlist(Arc::clone(&worker));
         let _ = news.send(WorkerReport::Serving(tokio::task::id(), Arc::clone(&worker)));
         shared.feed(index);

@@ -13,8 +13,8 @@ use crate::call::error::autopsy;
 use crate::custody::{ExitStatus, InvalidId, Pid, SpawnError, WorkerId};
 use crate::environment::EnvironmentError;
 use crate::hardware::GpuError;
-use crate::queue::StoreError;
 use crate::telemetry::TraceContext;
+use crate::tool::StoreError;
 use crate::value::{Encoded, ValueError};
 use crate::{
     Autopsy, CallError, CallId, NoWorkersReason, ReloadError, RemoteError, RemoteErrorKind, StartError,

@@ -21,16 +21,17 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Autopsy, OomVerdict, Worker, WorkerOrder, has_ended, locked};
+use super::{Autopsy, OomVerdict, StopWindow, Worker, WorkerOrder, has_ended, locked};
 use crate::adapter::{ProtocolFault, Reason};
 use crate::custody::{self, ExitStatus};
 use crate::error_text::ignoring_panics;
-use crate::pool::AUTOPSY_PATIENCE;
-use crate::supervisor::StopWindow;
 
 /// How long a worker that ends alone may take to say goodbye after its last call, before TERM. Also the time that an
 /// adapter has to clean up after a worker that is gone.
 pub(crate) const GOODBYE: Duration = Duration::from_secs(3);
+
+/// The longest time that the error of a lost call waits for the worker's autopsy.
+pub const AUTOPSY_PATIENCE: Duration = Duration::from_millis(40);
 
 /// How long a killed process may take to be gone. This takes milliseconds, unless the kernel holds the process.
 const KILL_PATIENCE: Duration = Duration::from_secs(1);
@@ -110,7 +111,7 @@ pub(crate) async fn tend(worker: Arc<Worker>, times: EndTimes, leaves: impl FnOn
                 never = &mut halts => match never {},
             },
             WorkerOrder::Retire(reason) => {
-                worker.pool.retire(worker.index);
+                Arc::clone(&worker.queue).retire(worker.index);
                 if let Some(leaves) = leaves.take() {
                     leaves();
                 }
@@ -123,7 +124,7 @@ pub(crate) async fn tend(worker: Arc<Worker>, times: EndTimes, leaves: impl FnOn
             WorkerOrder::End(reason) => break reason,
         }
     };
-    worker.pool.retire(worker.index);
+    Arc::clone(&worker.queue).retire(worker.index);
     let answered = worker.has_answered();
     let outcome = match &ending {
         Reason::Stopped | Reason::Replaced(_) => {
@@ -141,7 +142,7 @@ pub(crate) async fn tend(worker: Arc<Worker>, times: EndTimes, leaves: impl FnOn
             }
         }
     };
-    worker.pool.scheduler().vacate(worker.index);
+    worker.queue.vacate(worker.index);
     left_alone.0 = None;
     outcome
 }
@@ -179,7 +180,7 @@ async fn heed_halts(worker: &Arc<Worker>) -> Infallible {
     loop {
         known = process.halt_changed(known).await;
         *locked(&worker.halted) = known.map(|_| Instant::now());
-        worker.pool.note_halt(worker);
+        Arc::clone(&worker.queue).note_halt(worker);
     }
 }
 
@@ -298,7 +299,7 @@ async fn publish_autopsy(worker: &Worker, reason: &Reason, stack: Option<String>
 async fn memory_verdict(worker: &Worker, seen: &Autopsy) -> OomVerdict {
     let killed = Some(ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()));
     let Some(pid) = seen.pid.filter(|_| seen.exit.map(|exit| exit.status) == killed) else { return seen.oom };
-    let teller = worker.pool.oom.clone();
+    let teller = worker.queue.oom().clone();
     let asked = tokio::task::spawn_blocking(move || teller.verdict(pid.as_raw()));
     asked.await.unwrap_or(OomVerdict::Unknown)
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::Worker;
+use super::{Worker, WorkerQueue};
 use crate::call::answer::CallState;
+use crate::call::dispatch::Dispatch;
 use crate::call::lease::{Holder, Lease, Load, LoadKind};
 use crate::call::progress::{CallEnd, CallPlace};
 use crate::call::{Call, PoolCommand};
@@ -13,7 +14,7 @@ use crate::value::Encoded;
 
 impl Holder for Worker {
     fn names(&self) -> (Arc<str>, Arc<str>) {
-        (Arc::clone(&self.pool.name), self.id.as_str().into())
+        (self.queue.pool_name(), self.id.as_str().into())
     }
 
     fn is_serial(&self) -> bool {
@@ -25,7 +26,7 @@ impl Holder for Worker {
     }
 
     fn answered(&self, call: &Call, failed: bool) {
-        self.pool.clear(&call.command, &call.input);
+        self.queue.clear(&call.command, &call.input);
         if failed {
             // Output about this failure must not be attributed to the next call.
             self.output.catch_up();
@@ -37,7 +38,7 @@ impl Holder for Worker {
     }
 
     fn clear(&self, command: &PoolCommand, inputs: &[Encoded]) {
-        self.pool.clear_each(command, inputs);
+        self.queue.clear_each(command, inputs);
     }
 
     fn suspect(&self, command: &Arc<PoolCommand>, input: Option<Encoded>) {
@@ -49,20 +50,22 @@ impl Holder for Worker {
 
     fn release(&self, load: Load, taken: Option<(Instant, usize)>) {
         let places = taken.and_then(|(since, beside)| self.learn_limit(since, beside));
-        self.pool.release(self, load, places);
+        if self.queue.release(self, load, places) {
+            Dispatch::feed(Arc::<dyn WorkerQueue>::clone(&self.queue), self.index);
+        }
         self.note_put_down();
     }
 
     fn give_to_another(&self, call: Call) {
-        self.pool.requeue(call);
+        Arc::clone(&self.queue).requeue(call);
     }
 
     fn gather_again(&self, member: Call) {
-        self.pool.gather_again(member);
+        Arc::clone(&self.queue).gather_again(member);
     }
 
     fn make_alone(&self, member: Call, otherwise: CallEnd) {
-        self.pool.make_alone(member, otherwise);
+        Arc::clone(&self.queue).make_alone(member, otherwise);
     }
 
     fn take_batch(&self, beside: usize) {
@@ -74,7 +77,7 @@ impl Holder for Worker {
     }
 
     fn batch_ended(&self, command: &Arc<PoolCommand>, calls: usize) {
-        self.pool.batch_ended(command, calls);
+        Arc::clone(&self.queue).batch_ended(command, calls);
     }
 }
 

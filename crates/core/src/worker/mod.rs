@@ -2,16 +2,14 @@
 //!
 //! Knows workers only through [`Handle`]: no adapter, no protocol.
 
-mod cancel;
 mod end;
 mod holder;
-mod lines;
-mod output;
-mod output_tail;
 mod places;
 mod process_stats;
+mod queue;
+mod stop_window;
 mod suspected_calls;
-mod testing;
+mod tool_call;
 mod watch;
 
 use std::collections::HashMap;
@@ -24,23 +22,21 @@ use tokio::sync::{Notify, watch as channel};
 use tokio::time::Instant;
 
 pub(crate) use crate::call::{Autopsy, OomVerdict};
-pub(crate) use cancel::abandon;
+pub use end::AUTOPSY_PATIENCE;
 pub(crate) use end::{EndTimes, GOODBYE, WorkerEnding, process_ended, tend};
-pub use lines::Lines;
-pub use output::{OpenStream, Output, OutputLine, OutputStream, WorkerOutput};
 pub(crate) use places::{FreedPlace, OpenPlaces, WorkerPlaces};
 pub use process_stats::family_of;
 use process_stats::is_stopped;
 pub(crate) use process_stats::{OomDetector, Pss, has_ended};
-#[doc(hidden)]
-pub use testing::WatchedWorker;
+pub(crate) use queue::WorkerQueue;
+pub use stop_window::StopWindow;
 pub(crate) use watch::Watch;
 
 use crate::adapter::{Handle, Reason};
 use crate::call::CallId;
 use crate::call::answer::CallState;
 use crate::custody::{self, ExitStatus, WorkerId};
-use crate::pool;
+pub use crate::output::{Lines, OpenStream, Output, OutputLine, OutputStream, WorkerOutput};
 use snakepit_policy::limit::{AdaptiveLimit, LatencyOutcome};
 use snakepit_policy::recycling::Term;
 
@@ -52,7 +48,8 @@ const CRASHES: [Signal; 6] =
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) id: WorkerId,
-    pub(crate) pool: Arc<pool::PoolInner>,
+    /// The queue that gives the worker its calls.
+    pub(crate) queue: Arc<dyn WorkerQueue>,
     pub(crate) handle: Arc<dyn Handle>,
     pub(crate) output: Arc<Output>,
     pub(crate) tells_what_it_started: bool,
@@ -137,7 +134,7 @@ impl Worker {
     pub(crate) fn new(
         index: usize,
         id: WorkerId,
-        pool: Arc<pool::PoolInner>,
+        queue: Arc<dyn WorkerQueue>,
         made: WorkerSpec,
         handle: Arc<dyn Handle>,
         output: Arc<Output>,
@@ -147,7 +144,7 @@ impl Worker {
         Self {
             index,
             id,
-            pool,
+            queue,
             places: Arc::new(WorkerPlaces::new(places)),
             generation: made.generation,
             concurrency: made.concurrency,

@@ -53,7 +53,7 @@ impl Worker {
             }
             Suspects::Innocent => return,
         };
-        self.pool.suspect(command, &input, &autopsy, charge);
+        self.queue.suspect(command, &input, &autopsy, charge);
     }
 
     /// Counts the lost calls of a batch. It is unknown which of them the worker died of, so none is suspected, but they
@@ -81,7 +81,7 @@ impl Worker {
         *suspects = Suspects::Died(Arc::clone(autopsy), charge);
         drop(suspects);
         for (command, input) in gathered.suspects {
-            self.pool.suspect(&command, &input, autopsy, charge);
+            self.queue.suspect(&command, &input, autopsy, charge);
         }
     }
 }

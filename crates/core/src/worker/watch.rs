@@ -102,7 +102,7 @@ impl Worker {
     pub(crate) async fn process_stats(&self, pss: Pss) -> Option<ProcessStats> {
         let process = self.handle.process()?;
         let (worker, shim) = (process.pid(), process.own_shim());
-        let oom = self.pool.oom.clone();
+        let oom = self.queue.oom().clone();
         let read = tokio::task::spawn_blocking(move || {
             // The kernel log is a ring buffer that must be read often enough.
             oom.catch_up();

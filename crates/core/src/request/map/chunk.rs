@@ -20,8 +20,8 @@ use super::item::BatchItem;
 use crate::call::PoolCommand;
 use crate::call::batch::{no_outcome, split};
 use crate::call::{CallError, Extras, Input, RemoteError};
-use crate::pool::{self, CallOutcome};
 use crate::queue::AdmissionPermit;
+use crate::queue::{CallOutcome, PoolInner};
 use crate::request::attempts::Attempts;
 use crate::request::pending::{CallPlan, PendingCall};
 use crate::request::telemetry::tell_refusal;
@@ -35,7 +35,7 @@ type ChunkEnd = Result<(), (CallError, Option<usize>)>;
 
 /// What all chunks of a map share.
 pub(super) struct ChunkJob {
-    pub(super) pool: Arc<pool::PoolInner>,
+    pub(super) pool: Arc<PoolInner>,
     pub(super) command: Arc<PoolCommand>,
     pub(super) timeout: Duration,
     pub(super) priority: i8,

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::call::CallError;
-use crate::pool::Pool;
+use crate::queue::PoolInner;
 use crate::request::builder::{CallOptions, common_options};
 use crate::value::{Encoded, ValueError};
 use chunk::ChunkJob;
@@ -54,7 +54,7 @@ pub struct MapBuilder<T> {
 
 impl<T: DeserializeOwned + Send + 'static> MapBuilder<T> {
     /// Describes calls of one command, one for each input.
-    pub fn new<I>(pool: &Pool, command: &str, inputs: I) -> Self
+    pub(crate) fn new<I>(pool: &Arc<PoolInner>, command: &str, inputs: I) -> Self
     where
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Serialize,

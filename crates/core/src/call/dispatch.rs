@@ -7,11 +7,15 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::pool::PoolInner;
+/// What fills the free places of workers.
+pub(crate) trait Feeder: Send + Sync {
+    /// Gives waiting calls to a worker that may have free places.
+    fn feed(self: Arc<Self>, index: usize);
+}
 
 thread_local! {
     static DISPATCHING: Cell<bool> = const { Cell::new(false) };
-    static LATER: RefCell<Vec<(Arc<PoolInner>, usize)>> = const { RefCell::new(Vec::new()) };
+    static LATER: RefCell<Vec<(Arc<dyn Feeder>, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Marks this thread as handing over or answering calls. When the outermost value is dropped, it does the deferred work.
@@ -24,19 +28,19 @@ impl Dispatch {
         Self { is_outermost: !DISPATCHING.replace(true) }
     }
 
-    /// Defers feeding the worker if this thread has begun a `Dispatch`. Returns whether it did.
-    pub(crate) fn feeds_later(pool: &Arc<PoolInner>, index: usize) -> bool {
-        let later = DISPATCHING.get();
-        if later {
-            LATER.with_borrow_mut(|noted| {
-                let is_same =
-                    |(other, last): &(Arc<PoolInner>, usize)| *last == index && Arc::ptr_eq(other, pool);
-                if !noted.last().is_some_and(is_same) {
-                    noted.push((Arc::clone(pool), index));
-                }
-            });
+    /// Gives waiting calls to a worker: now, or later if this thread has begun a `Dispatch`.
+    pub(crate) fn feed(feeder: Arc<dyn Feeder>, index: usize) {
+        if !DISPATCHING.get() {
+            return feeder.feed(index);
         }
-        later
+        LATER.with_borrow_mut(|noted| {
+            let is_same = |(other, last): &(Arc<dyn Feeder>, usize)| {
+                *last == index && std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&feeder))
+            };
+            if !noted.last().is_some_and(is_same) {
+                noted.push((feeder, index));
+            }
+        });
     }
 }
 
@@ -51,8 +55,8 @@ pub fn answer_together(answer: impl FnOnce()) {
 impl Drop for Dispatch {
     fn drop(&mut self) {
         if self.is_outermost {
-            while let Some((pool, index)) = LATER.with_borrow_mut(Vec::pop) {
-                pool.feed(index);
+            while let Some((feeder, index)) = LATER.with_borrow_mut(Vec::pop) {
+                feeder.feed(index);
             }
             DISPATCHING.set(false);
         }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Autopsy, Watch, Worker, WorkerOrder};
+use super::Pool;
 use crate::adapter::{Handle, Reason};
-use crate::pool::Pool;
+use crate::call::Autopsy;
+use crate::worker::{Watch, Worker, WorkerOrder};
 use snakepit_policy::liveness::Liveness;
 
 /// The first worker of a pool, and a watch over it.

@@ -7,17 +7,16 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Worker, WorkerOrder};
 use crate::adapter::{CancelStage, Reason};
 use crate::call::answer::CallState;
 use crate::call::progress::CallEnd;
 use crate::call::{CallError, CallId};
-use crate::pool;
-use crate::queue::Location;
+use crate::queue::{Location, PoolInner};
 use crate::telemetry::Event;
+use crate::worker::{Worker, WorkerOrder};
 
 /// Gives up a call: removes it from the queue, or cancels it in stages at its worker.
-pub(crate) fn abandon(pool: &Arc<pool::PoolInner>, call: CallId, call_state: &Arc<CallState>) {
+pub(crate) fn abandon(pool: &Arc<PoolInner>, call: CallId, call_state: &Arc<CallState>) {
     call_state.abandon();
     match pool.withdraw_or_locate(call_state) {
         Location::Withdrawn(call) => drop(call),
@@ -34,13 +33,13 @@ pub(crate) fn abandon(pool: &Arc<pool::PoolInner>, call: CallId, call_state: &Ar
             // Asked here and not in the task: dropping a call may be the last thing that the caller's runtime does.
             worker.handle.cancel(call, CancelStage::Ask);
             let call_state = Arc::clone(call_state);
-            pool.runtime.spawn(escalate(worker, call, call_state));
+            pool.runtime.spawn(escalate(Arc::clone(pool), worker, call, call_state));
         }
     }
 }
 
-async fn escalate(worker: Arc<Worker>, call: CallId, call_state: Arc<CallState>) {
-    let grace = worker.pool.config().cancel_grace;
+async fn escalate(pool: Arc<PoolInner>, worker: Arc<Worker>, call: CallId, call_state: Arc<CallState>) {
+    let grace = pool.config().cancel_grace;
     if ended_within(&call_state, grace.ask).await {
         return;
     }
@@ -48,7 +47,7 @@ async fn escalate(worker: Arc<Worker>, call: CallId, call_state: Arc<CallState>)
     if ended_within(&call_state, grace.raise).await {
         return;
     }
-    worker.pool.announce(|pool| Event::WorkerIgnoresCancel {
+    pool.announce(|pool| Event::WorkerIgnoresCancel {
         pool,
         worker: worker.id.as_str().into(),
         call: call.get(),

@@ -1,7 +1,10 @@
 //! The output of a worker: captured line by line, bounded, harmless to a terminal, and quiet unless it is forwarded.
 //!
-//! A flood of output is read but not stored: the last lines are kept, and the others are counted. [`super::lines`] cuts
-//! the lines, and [`super::output_tail`] keeps them.
+//! A flood of output is read but not stored: the last lines are kept, and the others are counted. `lines` cuts the
+//! lines, and `output_tail` keeps them.
+
+mod lines;
+mod output_tail;
 
 use std::fmt;
 use std::io;
@@ -13,8 +16,9 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tracing::Level;
 
-use super::lines::Lines;
-use super::output_tail::OutputTail;
+pub use lines::Lines;
+use output_tail::OutputTail;
+
 use crate::call::CallId;
 use crate::custody::WorkerId;
 use crate::logging::{Logging, OUTPUT, PROGRESS};
@@ -295,7 +299,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::output_tail::{FIRST_LINES, KEPT_LINES, LAST_LINES};
+    use super::output_tail::{FIRST_LINES, KEPT_LINES, LAST_LINES};
     use super::*;
 
     fn quiet() -> Arc<Output> {

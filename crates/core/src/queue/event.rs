@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::PoolInner;
+use super::{CircuitScope, PoolInner};
 use crate::call::{Autopsy, OomVerdict};
-use crate::queue::CircuitScope;
 use crate::telemetry::{Event, code_and_signal, pid_number};
 
 impl PoolInner {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::{Instant, Sleep};
 
+use super::PoolInner;
 use crate::call::answer::CallState;
-use crate::pool::PoolInner;
 use crate::sharded::Sharded;
 
 /// A call with less time sets a timer at once.

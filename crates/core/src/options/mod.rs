@@ -1,5 +1,8 @@
 //! The options of a pool, with their defaults.
 
+mod call_limits;
+mod hardware;
+
 use std::fmt;
 #[cfg(feature = "config")]
 use std::num::NonZeroUsize;
@@ -8,6 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub(crate) use call_limits::CallLimits;
+pub(crate) use hardware::equipped;
 
 use crate::adapter::Adapter;
 #[cfg(feature = "config")]
