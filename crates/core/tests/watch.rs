@@ -235,7 +235,7 @@ async fn the_calls_at_work_are_those_that_were_sent_first() {
 async fn a_worker_that_we_end_says_where_it_was() {
     for (reason, said) in [
         (Reason::Stuck(Duration::from_mins(1)), "no sign of life for 60s"),
-        (Reason::Stubborn(CallId::new(7)), "call 7 was cancelled"),
+        (Reason::CancelIgnored(CallId::new(7)), "call 7 was cancelled"),
     ] {
         let mut scene = Scene::open(1).await;
         let call = scene.begin("hang_in_c", 600.0).await;
