@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_the_calls_own_doing_and_of_a_kill_nobody_knows() {
+    fn a_crash_is_blamed_on_the_call_and_a_kill_only_perhaps() {
         let signal = |signal: Signal| ExitStatus::Signal(signal.as_raw());
         let own = [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::PIPE, Signal::XCPU];
         for status in own.map(signal).into_iter().chain([ExitStatus::Code(0), ExitStatus::Code(3)]) {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_ended_by_us_is_judged_by_why() {
+    fn a_worker_ended_by_the_engine_is_judged_by_the_reason() {
         let judged = |reason: Reason| blame(&reason, &crash());
         assert_eq!(judged(Reason::Broken("it speaks in tongues".into())), Some(Blame::Own));
         assert_eq!(judged(Reason::Stuck(Duration::from_mins(1))), Some(Blame::Perhaps));

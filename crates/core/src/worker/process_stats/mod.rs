@@ -22,7 +22,7 @@ use crate::custody::Pid;
 ///
 /// The proportional share is exact where processes share memory, but the kernel walks every page table for it. A look
 /// at a Python worker of 210 MiB with one child took 0.1 ms without it and 3 to 8 ms with it (2 busy cores,
-/// `what_a_look_costs`), and more with more memory. So the resident size is read often, and the share only once the
+/// `measure_the_cost_of_reading_process_statistics`), and more with more memory. So the resident size is read often, and the share only once the
 /// resident size reaches a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pss {

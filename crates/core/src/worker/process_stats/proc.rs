@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_contain_anything() {
+    fn a_process_name_with_parentheses_and_newlines_is_skipped() {
         let line = b"4711 (a) S 9\n(b) R 12 4711 4711 0 -1 4194304 1 2 3 4 250 50 7 3 20 0 5 0 99 1000000 2560 18446744073709551615 1\n";
         let stat = Stat::parse(line).expect("a line of /proc/PID/stat");
         let (ticks, buried_ticks) = (300, 10);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proportional_share_is_read_and_not_one_of_its_parts() {
+    fn the_total_pss_is_read_and_not_one_of_its_parts() {
         let text = "55e1-7ffc ---p 00000000 00:00 0    [rollup]\nRss:    1752 kB\nPss_Dirty: 3 kB\nPss:     271 kB\n";
         assert_eq!(parse_pss(text), Some(271 * 1024));
         assert_eq!(parse_pss("Rss: 1 kB\n"), None);

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_gets_no_turn_goes_on_without_it() {
+    fn a_process_that_gets_no_turn_to_write_continues_without_it() {
         let dir = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         let open =
             || std::fs::File::create(dir.path().join("turn")).unwrap_or_else(|error| panic!("{error}"));

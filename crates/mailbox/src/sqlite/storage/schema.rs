@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_start_somewhere_else_in_each_file() {
+    fn message_numbers_start_at_a_random_number_in_each_file() {
         let start = |file: &Connection| -> i64 {
             let start = "SELECT seq FROM sqlite_sequence WHERE name = 'message'";
             file.query_row(start, [], |row| row.get(0)).expect("a number")
