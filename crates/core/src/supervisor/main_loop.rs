@@ -111,7 +111,7 @@ pub(super) struct Supervisor {
     /// The time from which the next due worker may be replaced.
     pub(super) next_replacement: Instant,
     /// The number of calls that were given to workers that are gone.
-    pub(super) buried_calls: u64,
+    pub(super) calls_of_ended_workers: u64,
     pub(super) tasks: JoinSet<TaskEnd>,
     /// The generation of each worker that is starting, by its task.
     pub(super) starting: HashMap<Id, u64>,
@@ -150,7 +150,7 @@ impl Supervisor {
             looked_at: Instant::now(),
             sessions_at: after(Instant::now(), config.session_ttl),
             next_replacement: Instant::now(),
-            buried_calls: 0,
+            calls_of_ended_workers: 0,
             asleep: config.lazy,
             next_generation: 2,
             shared,

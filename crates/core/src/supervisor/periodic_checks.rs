@@ -149,7 +149,7 @@ impl Supervisor {
         let long_idle = |member: &&SupervisedWorker| {
             !member.is_halted() && member.idle_for(now).is_some_and(|idle| idle >= idle_ttl)
         };
-        let given = self.buried_calls
+        let given = self.calls_of_ended_workers
             + self
                 .serving
                 .values()

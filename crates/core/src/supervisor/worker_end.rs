@@ -35,7 +35,7 @@ impl Supervisor {
             self.slots.give_back(place);
         }
         let failure = match left.map(|(_, left)| left) {
-            Err(panic) => Some((self.strike(task, &panic), WorkerLife::default())),
+            Err(panic) => Some((self.remove_task(task, &panic), WorkerLife::default())),
             // The worker was not needed any more.
             Ok(TaskEnd::NotStarted { error: StartError::Stopped, .. }) => {
                 self.starting.remove(&task);
@@ -65,7 +65,7 @@ impl Supervisor {
                 let is_another = |member: &SupervisedWorker| !Arc::ptr_eq(&member.worker, &worker);
                 self.leaving.retain(is_another);
                 self.kept.retain(is_another);
-                self.buried_calls += worker.calls_given();
+                self.calls_of_ended_workers += worker.calls_given();
                 match ending {
                     WorkerEnding::Ordered => {
                         let worker = worker.id.as_str();
@@ -128,7 +128,7 @@ impl Supervisor {
     }
 
     /// Removes the worker of a task that panicked. The panic is the fault of the worker's adapter.
-    fn strike(&mut self, task: Id, panic: &JoinError) -> String {
+    fn remove_task(&mut self, task: Id, panic: &JoinError) -> String {
         self.starting.remove(&task);
         self.leaving.retain(|member| member.task != task);
         let lost = self.serving.extract_if(.., |_, member| member.task == task);

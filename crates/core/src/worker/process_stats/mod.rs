@@ -88,12 +88,12 @@ impl ProcessStats {
         }
         let main = proc::Stat::read(worker)?;
         // The CPU time of the processes that the shim has waited for.
-        let buried =
-            shim.and_then(|shim| proc::Stat::read(shim.as_raw())).map_or(0, |stat| stat.buried_ticks);
-        let mut ticks = buried;
+        let reaped =
+            shim.and_then(|shim| proc::Stat::read(shim.as_raw())).map_or(0, |stat| stat.reaped_ticks);
+        let mut ticks = reaped;
         let (mut rss_pages, mut processes, mut threads) = (0, 0, 0);
         for stat in family.iter().filter_map(|pid| proc::Stat::read(*pid)) {
-            ticks += stat.ticks + stat.buried_ticks;
+            ticks += stat.ticks + stat.reaped_ticks;
             rss_pages += stat.rss_pages;
             processes += 1;
             threads += stat.threads;

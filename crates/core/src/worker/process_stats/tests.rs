@@ -143,8 +143,8 @@ fn cpu_time_includes_that_of_ended_children() {
     let burned = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
     assert!(burned >= before + Duration::from_millis(250), "{before:?} {burned:?}");
     assert!(obedient.tell(&format!("subprocess.run([sys.executable, '-c', \"import time\\n{burn}\"])")));
-    let buried = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
-    assert!(buried >= burned + Duration::from_millis(250), "{burned:?} {buried:?}");
+    let reaped = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
+    assert!(reaped >= burned + Duration::from_millis(250), "{burned:?} {reaped:?}");
 }
 
 #[test]
