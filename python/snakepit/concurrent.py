@@ -265,7 +265,7 @@ class Concurrent(Runner):
                     self.started -= 1
                 else:
                     self.idle += 1
-            # Only now: the answer may bring the next call, which must find this thread free.
+            # Flushed only after this thread counts as free: the answer may bring the next call at once.
             self.connection.flush()
             if is_spare:
                 return
@@ -394,4 +394,4 @@ class Concurrent(Runner):
 
 
 def _nothing() -> None:
-    """Does nothing when the last call ends."""
+    """Does nothing. The default of what happens when the last call ends."""

@@ -27,7 +27,7 @@ class Cancelled(BaseException):
 
 
 def close_items(items: "Any", error: BaseException) -> None:
-    """Ends a generator that is not exhausted, with the reason. Its own clean-up may run user code."""
+    """Ends an unfinished generator: raises the reason in it. Its own clean-up may run user code."""
     throw = getattr(items, "throw", None)
     if throw is None or getattr(items, "gi_frame", None) is None:
         return

@@ -23,8 +23,11 @@ _FLOAT = Struct(">Bd").pack
 
 
 class _Writer:
-    """The writer of one value. `raws` is None if bodies are not wanted. `converts`: according to an annotation, the
-    value here may be of a type that is not a builtin."""
+    """The writer of one value.
+
+    `raws` collects bodies, and is None if bodies are not wanted. `converts` is true while the writer is inside a value
+    whose annotation names types that are not builtins: values of these types are then converted.
+    """
 
     __slots__ = ("out", "raws", "offset", "limit", "converts")
 
@@ -262,8 +265,10 @@ def _step(key: "Any") -> str:
 
 
 def _write_other(writer: _Writer, value: "Any", depth: int) -> None:
-    """Writes what is not exactly a builtin: subclasses, enums, dataclasses, models, datetimes, and values that are
-    refused."""
+    """Writes a value whose type is not a builtin itself: a subclass, an enum, a dataclass, a model or a datetime.
+
+    Refuses all other values.
+    """
     kind = type(value)
     if kind is Typed:
         writer.converts = True
@@ -323,8 +328,8 @@ def _write_datetime(writer: _Writer, value: "Any") -> None:
         raise BadValue(f"{type_name(value)} cannot be sent as a datetime: {error}") from None
 
 
-# The types that are converted where an annotation names them: a module, its class, and the conversion. `typed.py` has
-# the way back.
+# The types that are converted where an annotation names them: a module, its class, and the conversion. `typed.py`
+# converts them back.
 _CONVERTED: "Tuple[Tuple[str, str, Callable[[Any], Any]], ...]" = (
     ("decimal", "Decimal", str),
     ("uuid", "UUID", str),

@@ -10,7 +10,7 @@ from struct import Struct
 
 VERSION = 1
 BODIES = 1
-MORE = 2  # of RESULTS: another frame continues them
+MORE = 2  # another frame of the same RESULTS follows
 HEADER_SIZE = 16
 
 HELLO = 1

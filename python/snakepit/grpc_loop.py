@@ -123,8 +123,8 @@ class RpcCall(Running):
         self.is_asked_for = False
 
     def run(self) -> None:
-        """Runs the call as any other, but a plain call in a few steps: most calls are plain, and each step counts in
-        a thread that comes from gRPC's work."""
+        """Runs the call. A plain call takes a shorter way: most calls are plain, and every step costs time in a thread
+        of gRPC."""
         if self.streams:
             super().run()
             return
@@ -310,7 +310,7 @@ class Calls(Concurrent):
 
     def _begin_rpc(self, running: RpcCall, context: "Any") -> None:
         self._begin(running)
-        # Only now is the call in the table, where the end of its RPC looks for it. The RPC may have ended already.
+        # Registered only after the call is in the table, where the callback looks for it. The RPC may be over already.
         if not context.add_callback(running.rpc_is_over):
             running.cancel(1)
 
@@ -337,7 +337,7 @@ class Calls(Concurrent):
     def _end(self, running: Running) -> "Optional[Running]":
         following = super()._end(running)
         assert type(running) is RpcCall
-        # Requested while the call was in the table, or never: both sides check under the lock.
+        # The host can have asked only while the call was in the table: both sides check under the lock.
         if running.is_asked_for:
             self.connection.say(running.call, ended={})
         return following

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 # This many threads are started on demand, and stay.
 FEW = 3
-# In this time, a thread takes a job, or all threads are held.
+# The seconds between two looks at waiting jobs. If no job was taken in between and calls hold all threads, another
+# thread is started.
 PATIENCE = 0.002
-# After so many of these times without progress, another thread is started even if not all are held.
+# After this many looks without a job taken, another thread is started even if not all are held.
 LONG = 50
 
 

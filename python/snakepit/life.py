@@ -131,8 +131,8 @@ class Life:
     def end(self) -> "NoReturn":
         """Ends the process as the interpreter would: threads that are not daemons, exit handlers, streams.
 
-        What the interpreter would then dismantle piece by piece is left to the system, since it takes several times as
-        long as the rest of the end.
+        It does not dismantle the interpreter, which would take several times as long as the rest: the system frees the
+        memory.
         """
         threading = sys.modules.get("threading")
         try:

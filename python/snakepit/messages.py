@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .serial import Serial
     from .encode import Encoded
 
-# What surrounds an entry that is alone in its RESULTS: the header of the array, and that of the entry.
+# The bytes around the only entry of a RESULTS: the header of the array, and the header of the entry.
 ARRAY = 5
 ENTRY_FRAME = ARRAY + 2
 GOOD_ENTRY, BAD_ENTRY = b"\x92\xc3", b"\x92\xc2"

@@ -127,7 +127,7 @@ class Running:
             return
         with self.lock:
             if self.is_thrown:
-                # It is on its way, and may arrive at any instruction. Taken back, it is raised here.
+                # The interruption is pending and could arrive at any instruction. So it is withdrawn and raised here.
                 _throw(self.thread, None)
                 self.is_thrown = False
                 raise Cancelled()
@@ -328,7 +328,8 @@ class Running:
     def ask(self, message: "Encoded") -> None:
         """Sends a HOST_CALL that `ToolCalls` has admitted."""
         loop = self.loop
-        # After the admission: either this sees that the call is over, or the end of the call sees the request.
+        # Checked after the admission: either this check sees that the call is over, or the end of the call sees
+        # the request.
         if loop.calls.get(self.call) is not self:
             raise RuntimeError(f"call {self.call} is over")
         loop.connection.post(word_of(HOST_CALL), self.call, message)

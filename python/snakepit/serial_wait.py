@@ -53,7 +53,7 @@ def _bytes(codec: "Codec", value: "Any") -> bytes:
 
 
 class Waits:
-    """The waits of calls. `busy` counts how deep the SDK itself is in here. Meanwhile an interrupting signal waits."""
+    """The waits of calls. `busy` counts the nested sections of the SDK, in which an interrupting signal must wait."""
 
     def __init__(self, serial: "Serial") -> None:
         self.serial = serial

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _VAR_POSITIONAL, _VAR_NAMED = 0x04, 0x08
 _NONE = type(None)
-# The types that are accepted for an annotation. Python's own rules: an int is a float, and a bool is an int.
+# The types that are accepted for an annotation by Python's own rules: an int is also a float, and a bool also an int.
 _ACCEPTED: "Dict[Any, Tuple[type, ...]]" = {
     int: (int, bool),
     float: (float, int, bool),

@@ -1,4 +1,4 @@
-"""Answers that must survive the death of the worker: kept on a page of memory until they are sent.
+"""Answers that survive the death of the worker: they are kept on a shared page of memory until they are sent.
 
 Owns the places behind the slate, one for each CALLS that is under way. A place has four numbers, followed by the
 entries of RESULTS. Each step ends with the write of one number, because the worker may be killed between any two

@@ -97,7 +97,7 @@ class span:
         try:
             _inner.reset(self._token)
         except ValueError:
-            pass  # closed elsewhere than it was opened, as by the end of an asynchronous generator
+            pass  # closed in another context than it was opened in, for example by the end of an asynchronous generator
         value = {
             "name": str(self.name),
             "trace_id": self.traceparent[3:35],

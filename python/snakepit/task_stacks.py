@@ -23,7 +23,8 @@ MOST_BYTES = 32 * 1024
 MOST_TASKS = 50
 MOST_FRAMES = 60
 SDK = os.path.dirname(os.path.abspath(__file__))
-# The attributes of awaited objects that lead on. Some objects of C hide these behind another object.
+# The attributes of awaitable objects: the frame, and the object that they await in turn. Some objects written in C
+# hide both behind another object.
 _KINDS = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
 _HIDING = ("async_generator_asend", "async_generator_athrow", "coroutine_wrapper", "anext_awaitable")
 _CONTROL = {byte: "?" for byte in (*range(0x20), 0x7F)}

@@ -130,7 +130,7 @@ class Tasks:
         """Starts an async call. Called in any thread."""
         running.task = Task(self, running)
         if threading.get_ident() == self.thread:
-            # Not in the context of the previous call, which may have made room for this one.
+            # A fresh context: the current one may be that of the previous call, whose end started this one.
             self.base.copy().run(running.task.start)
         else:
             self.loop.call_soon_threadsafe(running.task.start, context=self.base.copy())
@@ -150,7 +150,7 @@ class Tasks:
             kind, value, _ = await answers.get()
         finally:
             try:
-                # Before it leaves: the host must get its end before the beginning of the next one.
+                # Before `forget` admits the next tool call: the host must hear of this end first.
                 if is_sent and kind is None:
                     running.send(HOST_CANCEL, [number])
             finally:
@@ -244,7 +244,7 @@ class Task:
         began = monotonic()
         current_call.set(running)
         if "trace" in running.options:
-            begin(running.options)  # only of this task, and over with it
+            begin(running.options)  # in the context of this task, so it ends with the task
         try:
             word, encoded = await self._answer()
         except BaseException as error:

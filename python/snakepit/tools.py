@@ -1,8 +1,8 @@
-"""The limits of a worker's requests to the host. What the host would refuse waits here instead.
+"""The limits of a worker's requests to the host. A request that the host would refuse waits here instead.
 
-Owns the limits of spec/wire.md, less a part that is reserved for requests that must not wait: streams, since they are
-open for as long as their readers like, and nested calls, since what they would wait for may be waiting for them. The
-host refuses these if there are too many. So every request that waits does so behind a plain call, whose end makes room.
+Owns the limits of spec/wire.md. A part of them is reserved for requests that must not wait: streams, because they stay
+open for as long as their readers like, and nested calls, because the calls that hold the room may be waiting for them.
+The host refuses these if there are too many. So a request waits only behind plain calls, which make room when they end.
 
 Shared by threads and the event loop. A finalizer may call `leave` at any allocation, even inside this file. So `leave`
 never waits for the lock; the holder of the lock settles what was left behind.

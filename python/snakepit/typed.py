@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     Convert = Callable[[Any], Any]
 
 _NONE = type(None)
-# The types that arrive unchanged, and the types that are accepted for them. Python's own rules: an int is a float, and
-# a bool is an int.
+# The types that arrive unchanged, and the types that are accepted for them by Python's own rules: an int is also a
+# float, and a bool is also an int.
 _PLAIN: "Dict[Any, Tuple[type, ...]]" = {
     int: (int, bool),
     float: (float, int, bool),
@@ -31,9 +31,9 @@ _MOST_PROBLEMS = 3
 
 
 class Misfit(Exception):
-    """A value that does not match its annotation. `steps` lead to it, the last one first.
+    """A value that does not match its annotation. `steps` is the path to it, last step first.
 
-    `is_inside`: the value has the right type, and something about it or in it is wrong.
+    `is_inside` is true if the value has the right type, but its content is wrong.
     """
 
     def __init__(self, reason: str, is_inside: bool = True) -> None:
@@ -51,7 +51,7 @@ def _other_type(wanted: str, value: "Any") -> Misfit:
 
 
 class Kind:
-    """The meaning of an annotation: a readable name, and the conversion. `is_plain`: nothing needs converting."""
+    """The meaning of an annotation: a readable name and the conversion. `is_plain` is true if nothing is converted."""
 
     __slots__ = ("name", "convert", "is_plain")
 

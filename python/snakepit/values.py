@@ -39,8 +39,8 @@ class BadValue(ValueError):
 
 
 class TooLong(BadValue):
-    """The whole value does not fit into a frame. The place where the limit was reached means nothing, so the path is
-    the root."""
+    """The whole value does not fit into a frame. The path is always the root: the place where the limit was reached
+    has no meaning."""
 
     __module__ = "snakepit"
 

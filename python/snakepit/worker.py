@@ -40,7 +40,7 @@ def main(arguments: "List[str]") -> None:
     if fd is None:
         _usage("SNAKEPIT_FD is not set; a worker is started by a host, for example `snakepit up`")
     _prepare_streams()
-    sys.argv[:] = arguments  # as a script would find them
+    sys.argv[:] = arguments  # as a script would see them
     connection = Connection(fd)
     os.register_at_fork(after_in_child=connection.disown)
     life = Life(connection)

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_that_a_float_does_not_tell_apart_are_refused_where_the_worker_says_so() {
+    fn integers_beyond_float_precision_are_rejected_if_the_worker_has_only_floats() {
         let safe = Integers::of(&["other".into(), "safe-integers".into()]);
         for number in [(1i64 << 53) - 1, -(1 << 53) + 1, 0, -1] {
             assert_eq!(written_for(safe, number), Ok(number.to_string()));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_has_goes_there_and_back() {
+    fn json_values_round_trip() {
         let value = Value::from(Map::from([
             ("z", Value::from(vec![Value::Nil, true.into(), (-1).into(), u64::MAX.into(), i64::MIN.into()])),
             ("a", Value::from(vec![Value::from(1.0), 1e300.into(), "line\nbreak \u{2028} \"".into()])),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_has_not_is_named_with_its_place() {
+    fn a_value_outside_json_is_rejected_with_its_path() {
         for (value, said) in [
             (Value::Bytes(vec![1].into()), "rows[1].x: a byte string has no form in JSON: send it as text"),
             (DateTime::new(0, 0).expect("a time").into(), "rows[1].x: a date-time has no form"),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_read_in_whatever_form() {
+    fn error_objects_of_any_shape_are_read() {
         let read = |text: &str| read_error(serde_json::from_str(text).expect("JSON"));
         let error = read(r#"{"type":"ValueError","message":"no","traceback":"here","code":1}"#);
         assert_eq!((error.kind.as_str(), error.to_string().as_str()), ("exception", "ValueError: no"));

@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_and_logs_are_told_apart_by_their_first_byte() {
+    fn the_first_byte_distinguishes_messages_from_logs() {
         let (messages, logs) = cut(&[b"hello\n  {\"id\":1}\n\n[1]\n{}\nrest"], 100);
         assert_eq!(messages, ["  {\"id\":1}", "{}"]);
         assert_eq!(logs, "hello\n\n[1]\nrest");
     }
 
     #[test]
-    fn lines_are_put_together_from_single_bytes() {
+    fn a_line_may_arrive_byte_by_byte() {
         let text = b"log\n{\"id\":1}\n {\"id\":2}\nlast\n";
         let pieces: Vec<&[u8]> = text.chunks(1).collect();
         let (messages, logs) = cut(&pieces, 100);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_the_limit_is_not_kept() {
+    fn a_message_beyond_the_limit_is_dropped_and_reported() {
         let (messages, logs) = cut(&[b"{12345", b"678", b"9\n{}\n"], 8);
         assert_eq!(messages, ["too long", "{}"]);
         assert_eq!(logs, "{123456789\n");
@@ -248,7 +248,7 @@ mod tests {
 
     /// Feeds 8 MiB byte by byte: a reader that examined all spaces again each time would take hours.
     #[test]
-    fn spaces_that_come_one_by_one_are_looked_at_once() {
+    fn spaces_that_arrive_one_by_one_are_examined_once() {
         let began = tokio::time::Instant::now();
         let mut cutter = Cutter { buffer: BytesMut::new(), place: LinePlace::START, limit: 64 << 20 };
         let mut cut = 0;

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_the_kernel_are_read() {
+    fn the_owners_of_a_listening_port_are_found_in_the_kernels_socket_tables() {
         let v4 = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let v6 = |port| SocketAddr::from((Ipv6Addr::LOCALHOST, port));
         assert_eq!(on(0x1f90).expect("a socket"), (v4(8080), vec![4242]));

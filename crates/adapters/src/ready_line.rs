@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_listens_nowhere_needs_no_address() {
+    fn a_worker_that_does_not_listen_needs_no_address() {
         let said = Announcement::read(br#"{"status":"ready"}"#, Listens::Nowhere);
         assert!(
             matches!(said, StartupLine::Ready(Announcement { address: None, pid: None, .. })),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_almost_it_is_told() {
+    fn an_almost_correct_ready_line_is_rejected_with_the_reason() {
         for (line, said) in [
             (r#"{"status": "ready", "port": 1"#, "not JSON: EOF"),
             ("{'status': 'ready', 'port': 1}", "double quotes (json.dumps prints it)"),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_in_json_are_logs() {
+    fn json_lines_without_a_ready_status_are_logs() {
         for line in [
             r#"{"level":"info","event":"loading"}"#,
             r#"{"status":200,"path":"/"}"#,

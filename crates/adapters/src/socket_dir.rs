@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_private_and_goes_away() {
+    fn a_socket_directory_is_private_and_removed_on_drop() {
         let run = tempfile::tempdir().expect("a directory");
         let home = SocketDir::new(Some(run.path()), "grpc").expect("a home");
         assert!(home.socket().starts_with(run.path()));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_way_to_the_run_is_not_taken() {
+    fn a_run_directory_with_a_long_path_is_replaced_by_the_temporary_directory() {
         let run = tempfile::tempdir().expect("a directory");
         let deep = run.path().join("x".repeat(100));
         fs::create_dir(&deep).expect("made");

@@ -103,7 +103,7 @@ fn is_stuck(liveness: Liveness) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_worker_is_idle_and_never_asked() {
+async fn an_idle_worker_is_never_asked_for_a_heartbeat() {
     let mut scene = Scene::open(1).await;
     for _ in 0..3 {
         assert_eq!(scene.look().await, Liveness::Idle);
@@ -115,7 +115,7 @@ async fn an_idle_worker_is_idle_and_never_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_sleeps_in_python_waits_and_beats() {
+async fn a_worker_that_sleeps_in_python_is_waiting_and_sends_heartbeats() {
     for concurrency in [1, 3] {
         let mut scene = Scene::open(concurrency).await;
         let call = scene.begin("sleep", 600.0).await;
@@ -130,7 +130,7 @@ async fn a_worker_that_sleeps_in_python_waits_and_beats() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_in_a_python_loop_is_busy_and_beats() {
+async fn a_worker_in_a_python_loop_is_busy_and_sends_heartbeats() {
     let mut scene = Scene::open(1).await;
     let call = scene.begin("spin", 600.0).await;
     scene.beats_on().await;
@@ -142,7 +142,7 @@ async fn a_worker_in_a_python_loop_is_busy_and_beats() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_holds_the_gil_asleep_is_stuck_for_as_long_as_it_does() {
+async fn a_worker_that_sleeps_with_the_gil_held_is_stuck_until_it_wakes() {
     let mut scene = Scene::open(1).await;
     let call = scene.begin("hold_the_gil", 10.0).await;
     let began = Instant::now();
@@ -164,7 +164,7 @@ async fn a_worker_that_holds_the_gil_asleep_is_stuck_for_as_long_as_it_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_computes_in_c_and_holds_the_gil_is_busy_without_a_beat() {
+async fn a_worker_that_computes_in_c_with_the_gil_held_is_busy_without_heartbeats() {
     let mut scene = Scene::open(1).await;
     let call = scene.begin("big_power", 4.0).await;
     let mut looks = Vec::new();
@@ -182,7 +182,7 @@ async fn a_worker_that_computes_in_c_and_holds_the_gil_is_busy_without_a_beat() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_worker_is_stopped_and_then_goes_on() {
+async fn a_worker_is_seen_to_be_stopped_and_to_continue() {
     let mut scene = Scene::open(1).await;
     scene.signal(Signal::STOP);
     scene.until("stopped", |it| matches!(it, Liveness::Stopped { .. })).await;
@@ -202,7 +202,7 @@ async fn a_stopped_worker_is_stopped_and_then_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_worker_is_dead_and_its_memory_was_seen() {
+async fn a_dead_worker_is_seen_as_dead_with_its_last_known_memory() {
     let mut scene = Scene::open(1).await;
     scene.look().await;
     scene.signal(Signal::KILL);
@@ -212,7 +212,7 @@ async fn a_dead_worker_is_dead_and_its_memory_was_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_calls_at_work_are_those_that_were_sent_first() {
+async fn calls_at_work_are_the_first_ones_sent_up_to_the_concurrency() {
     for concurrency in [1, 2] {
         let mut scene = Scene::open(concurrency).await;
         assert_eq!(scene.worker.handle().at_work(), []);
@@ -232,10 +232,10 @@ async fn the_calls_at_work_are_those_that_were_sent_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_we_end_says_where_it_was() {
+async fn the_autopsy_of_a_worker_that_the_pool_ends_has_its_stack() {
     for (reason, said) in [
         (Reason::Stuck(Duration::from_mins(1)), "no sign of life for 60s"),
-        (Reason::Stubborn(CallId::new(7)), "call 7 was cancelled"),
+        (Reason::CancelIgnored(CallId::new(7)), "call 7 was cancelled"),
     ] {
         let mut scene = Scene::open(1).await;
         let call = scene.begin("hang_in_c", 600.0).await;
@@ -253,7 +253,7 @@ async fn a_worker_that_we_end_says_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_what_is_no_process_only_its_calls_are_known() {
+async fn the_liveness_of_a_worker_without_a_process_follows_from_its_calls() {
     let mock = Mock::new().command("wait", |_| std::future::pending());
     let mut scene = Scene::of(snakepit::mock(mock).workers(1)).await;
     assert_eq!(scene.look().await, Liveness::Idle);

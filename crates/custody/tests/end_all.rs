@@ -52,7 +52,7 @@ fn every_run_is_ended_at_the_same_time_and_refuses_spawns_afterwards() {
 }
 
 #[test]
-fn a_stop_with_more_patience_is_cut_short() {
+fn end_all_cuts_short_a_stop_with_a_longer_grace() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = Home::new();
     let run =
@@ -75,7 +75,7 @@ fn a_stop_with_more_patience_is_cut_short() {
 }
 
 #[test]
-fn a_stop_of_one_run_is_cut_short_by_one_with_less_patience() {
+fn a_stop_with_a_shorter_grace_cuts_short_an_earlier_one() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = Home::new();
     let run =
@@ -120,7 +120,7 @@ fn stop_all_gives_each_run_the_time_that_it_is_configured_with() {
 }
 
 #[test]
-fn it_may_be_called_by_many_threads_at_once() {
+fn end_all_may_be_called_by_many_threads_at_once() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let homes = [Home::new(), Home::new()];
     let runs = homes.each_ref().map(Home::open);

@@ -195,7 +195,7 @@ fn the_next_cleanup_ends_processes_that_outlived_host_and_keeper() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "workers that were left alone and are not reaped")]
-fn who_cannot_be_proven_to_be_of_a_dead_run_is_let_be_and_reported() {
+fn a_process_not_proven_to_belong_to_a_dead_run_is_spared_and_reported() {
     // A start time of another process, and no start time.
     for start in [[0xEE; 8], [0; 8]] {
         let home = Home::new();
@@ -231,7 +231,7 @@ fn a_workers_end_is_the_end_of_its_group() {
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "only Linux has the command setsid")]
-fn whoever_leaves_the_group_goes_free_as_the_tier_says() {
+fn a_process_that_leaves_the_group_survives_as_the_tier_documents() {
     let home = Home::new();
     let run = home.open();
     let (mut release, gate) = std::os::unix::net::UnixStream::pair().unwrap();

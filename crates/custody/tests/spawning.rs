@@ -89,7 +89,7 @@ fn limits_niceness_and_oom_score_reach_the_worker() {
 
 #[test]
 #[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs tests the rest")]
-fn a_workers_oom_score_is_not_its_shims() {
+fn the_oom_score_of_a_worker_does_not_apply_to_its_shim() {
     let home = Home::new();
     let run = home.open();
     let events = run.events().unwrap();
@@ -104,7 +104,7 @@ fn a_workers_oom_score_is_not_its_shims() {
 
 #[test]
 #[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs tests the rest")]
-fn limits_bind_the_worker_and_not_its_launch() {
+fn resource_limits_apply_to_the_worker_and_not_to_its_launch() {
     let home = Home::new();
     let run = home.open();
     // Under these limits, a process has no free descriptor, and then no memory.
@@ -122,7 +122,7 @@ fn limits_bind_the_worker_and_not_its_launch() {
 }
 
 #[test]
-fn signals_are_as_the_host_was_started_with_them() {
+fn a_worker_starts_with_the_signal_dispositions_that_the_host_was_started_with() {
     const OF_THE_C_LIBRARY: u64 = 0x1_8000_0000;
     let home = Home::new();
     let run = home.open();
@@ -145,7 +145,7 @@ fn a_command_of_many_arguments_arrives_whole() {
 }
 
 #[test]
-fn a_command_larger_than_the_system_takes_is_refused_as_such() {
+fn a_command_beyond_the_systems_limit_is_rejected_as_too_large() {
     let home = Home::new();
     let run = home.open();
     for size in [3 * 1024 * 1024, 20 * 1024 * 1024] {

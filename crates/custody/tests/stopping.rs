@@ -179,7 +179,7 @@ fn cleanup_ends_the_workers_and_leaves_the_run_open() {
 
 #[test]
 #[cfg_attr(portable, ignore = "a daemon escapes from the tier group and would outlive the test")]
-fn the_end_of_a_worker_that_left_a_daemon_is_told_without_delay() {
+fn the_end_of_a_worker_that_left_a_daemon_is_reported_without_delay() {
     let home = Home::new();
     let run = home.open();
     // Takes the best of several: an end that waits for nothing is quick at least once, however busy the machine is.
@@ -254,7 +254,7 @@ fn a_dead_run_of_another_host_is_reaped_while_this_one_lives() {
 }
 
 #[test]
-fn an_end_is_on_record_before_the_replacements_intent() {
+fn an_exit_is_recorded_before_the_intent_of_the_replacement() {
     let home = Home::new();
     let run = home.open();
     for _ in 0..50 {
@@ -286,7 +286,7 @@ fn the_ledger_does_not_grow_for_ever() {
 }
 
 #[test]
-fn a_tier_that_cannot_be_had_is_an_error_and_a_run_says_which_it_has() {
+fn an_unavailable_tier_is_an_error_and_a_run_names_its_tier() {
     let home = Home::new();
     let run = home.open();
     let auto = if cfg!(portable) { Tier::Group } else { Tier::Shim };

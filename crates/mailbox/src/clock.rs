@@ -1,20 +1,23 @@
-//! What time it is: since the boot, which nobody can set, for leases in a file; and by the wall, for people and for one use
-//! only ([`Clock::wall`]). Leases in memory follow tokio's clock, which tests pause.
+//! The clocks of mailboxes. Leases in a file use the time since the boot, which nobody can set. The wall
+//! clock is for people, and for one other purpose ([`Clock::wall`]). Leases in memory follow tokio's clock,
+//! which tests pause.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Where a mailbox reads the time. Tests have clocks of their own.
+/// The clock of a mailbox. Tests bring clocks of their own.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// The time since the boot, the machine's sleep included: all processes read the same, and it only rises.
+    /// Returns the time since the boot, including the time in which the machine slept. All processes read the
+    /// same value, and it never goes back.
     fn since_boot(&self) -> Duration;
 
-    /// The wall clock: told to people, and used once after a boot, to see how much of a delay has passed meanwhile.
+    /// Returns the time of the wall clock. It is shown to people. A mailbox in a file also uses it once after
+    /// each boot, to learn how much of each delay has passed.
     fn wall(&self) -> SystemTime;
 
-    /// Which boot this is. Empty where the system does not say.
+    /// Returns the id of the boot. Empty on systems that have no such id.
     fn boot(&self) -> String;
 }
 
@@ -37,7 +40,8 @@ impl Clock for BootClock {
     }
 
     fn boot(&self) -> String {
-        // Elsewhere the clock identifies a boot: it starts from zero.
+        // Systems without this file have no boot id. There, a clock that went back shows that the machine was
+        // booted.
         std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
     }
 }

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_varied_as_far_as_asked_and_no_further() {
+    fn jitter_stays_within_the_requested_part_of_the_time() {
         let second = Duration::from_secs(1);
         assert_eq!(Chance::of(0.0).around(second, 0.25), Duration::from_millis(750));
         assert_eq!(Chance::of(0.5).around(second, 0.25), second);

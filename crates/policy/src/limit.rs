@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_within_its_bounds_whatever_is_measured() {
+    fn the_limit_stays_within_its_bounds_whatever_is_measured() {
         let mut limit = AdaptiveLimit::new(2, 6);
         let now = Instant::now();
         for round in 0..10_000_u32 {

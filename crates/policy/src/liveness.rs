@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_holds_row_by_row() {
+    fn liveness_follows_from_process_state_heartbeat_and_cpu_time() {
         use Beat::{Answered, Silent, Unknown};
         let start = Instant::now();
         let now = start + SECOND;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn holding_the_gil_asleep_for_half_a_minute_is_not_yet_a_reason() {
+    fn a_worker_that_sleeps_with_the_gil_held_is_replaced_only_after_the_limit() {
         let mut judge = LivenessJudge::default();
         let start = Instant::now();
         // The thread that waits for the GIL uses a tick now and then.
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sign_of_life_begins_the_time_anew() {
+    fn a_sign_of_life_restarts_the_stuck_time() {
         let start = Instant::now();
         let seen = |second: u32| {
             let beat = if second == 40 { Beat::Answered } else { Beat::Silent };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn another_call_begins_the_time_anew() {
+    fn another_call_restarts_the_stuck_time() {
         let start = Instant::now();
         let seen = |second: u32| look('S', Some(second.min(5) * SECOND), Beat::Silent, 0);
         let liveness = watch(&mut LivenessJudge::default(), start, 70, seen);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_time_is_remembered_and_not_held_against_it_afterwards() {
+    fn time_spent_stopped_does_not_count_as_stuck() {
         let mut judge = LivenessJudge::default();
         let start = Instant::now();
         let stopped = |second: u32| look('T', Some(second * SECOND), Beat::Silent, 0);

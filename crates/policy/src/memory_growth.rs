@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_leaks_is_found_and_the_innocent_stays_near_zero() {
+    fn growth_is_attributed_to_the_leaking_command_only() {
         for seed in 1..=20 {
             let mut trial = GrowthTrial::new(1, seed);
             (0..36).for_each(|_| trial.look(&[("good", 0.0, 10), ("leaky", MIB, 4)], 0.0));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rare_leak_is_found_beside_a_thousand_innocent_calls() {
+    fn a_rare_leak_is_found_beside_a_thousand_calls_without_one() {
         for seed in 1..=20 {
             let mut trial = GrowthTrial::new(2, seed);
             let commands = [("echo", 0.0, 1000), ("add", 0.0, 300), ("train", MIB, 1)];
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_comes_and_goes_is_nobodys_leak() {
+    fn memory_that_is_freed_again_is_attributed_to_no_command() {
         for seed in 1..=20 {
             let mut trial = GrowthTrial::new(1, seed);
             for look in 0..120 {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_needs_to_get_warm_is_not_a_leak() {
+    fn memory_for_the_first_calls_is_not_a_leak() {
         let mut trial = GrowthTrial::new(4, 3);
         for look in 0..40 {
             // Imports during the first call, and caches that fill up during the first looks.
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_that_was_mended_is_forgotten() {
+    fn a_fixed_leak_is_forgotten() {
         let mut trial = GrowthTrial::new(1, 5);
         (0..60).for_each(|_| trial.look(&[("good", 0.0, 10), ("leaky", MIB, 4)], 0.0));
         assert!(trial.bytes("leaky") > 0.9 * MIB);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn one_great_moment_does_not_hide_a_leak_for_long() {
+    fn a_single_large_growth_does_not_hide_a_leak_for_long() {
         let mut trial = GrowthTrial::new(1, 9);
         let commands = [("good", 0.0, 10), ("leaky", MIB, 4)];
         (0..10).for_each(|_| trial.look(&commands, 0.0));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn more_commands_than_are_told_apart_are_counted_together() {
+    fn commands_beyond_the_limit_are_counted_together() {
         let mut growth = Growth::default();
         let mut gauge = MemoryGauge::default();
         for number in 0..1000 {

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_its_term_is_twice_of_each_limit_but_of_idleness() {
+    fn twice_the_term_is_twice_each_limit_except_idleness() {
         let rows = [
             (WorkerUsage { calls: 199, age: 119 * SECOND, memory: Some(1999), ..wear() }, false),
             (WorkerUsage { calls: 200, ..wear() }, true),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_due_unless_something_is_set() {
+    fn without_limits_no_worker_is_due() {
         let ages = Duration::from_secs(u64::MAX);
         let wear = WorkerUsage { calls: u64::MAX, age: ages, idle_for: Some(ages), memory: Some(u64::MAX) };
         let unlimited = Recycling::default().max_requests(0).max_rss(0);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_differ_by_the_jitter_and_never_by_more() {
+    fn terms_of_workers_differ_by_at_most_the_jitter() {
         let config = Recycling::default().max_requests(1000).ttl(1000 * SECOND);
         let mut dice = Dice::new(7);
         let terms: Vec<Term> = (0..1000).map(|_| Term::draw(&config, || dice.unit())).collect();
@@ -247,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_serves_at_least_one_call_and_no_time_is_too_long() {
+    fn a_worker_serves_at_least_one_call_and_the_longest_ttl_does_not_overflow() {
         let config = Recycling::default().max_requests(1).ttl(Duration::MAX).jitter(1.0);
         assert_eq!(Term::draw(&config, || 0.0).max_requests, Some(1));
         assert_eq!(Term::draw(&config, || 1.0).ttl, Some(Duration::MAX));
     }
 
     #[test]
-    fn reasons_are_said_in_words() {
+    fn a_recycling_reason_is_readable_text() {
         let memory = RecycleReason::Memory { bytes: 600 << 20, limit: 512 << 20 };
         assert_eq!(memory.to_string(), "it holds 600.0 MiB of memory, 512.0 MiB are allowed (max_rss)");
         assert_eq!(RecycleReason::MaxRequests(1024).to_string(), "it has had 1024 calls (max_requests)");

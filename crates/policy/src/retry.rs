@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_made_again_as_often_as_the_policy_says() {
+    fn a_call_is_retried_as_often_as_the_policy_allows() {
         let (policy, now) = (Retry::default(), Instant::now());
         let budget = RetryBudget::new(&policy, now);
         let decide = |attempt| budget.decide(&policy, attempt, LONG, now, half());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_the_longest_and_no_further() {
+    fn pauses_grow_up_to_the_longest_pause() {
         let policy = Retry::default().attempts(u32::MAX).reserve(100);
         let now = Instant::now();
         let budget = RetryBudget::new(&policy, now);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_whose_time_would_be_over_is_not_made_again_and_pays_nothing() {
+    fn a_retry_beyond_the_deadline_is_denied_and_costs_nothing() {
         let policy = Retry::default().reserve(1);
         let now = Instant::now();
         let budget = RetryBudget::new(&policy, now);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_comes_back_with_time_and_is_never_more_than_itself() {
+    fn the_reserve_refills_with_time_up_to_its_size() {
         let (policy, began) = (Retry::default(), Instant::now());
         let budget = RetryBudget::new(&policy, began);
         let granted = |now| (0..100).filter(|_| budget.decide(&policy, 1, LONG, now, half()).is_ok()).count();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn other_settings_keep_what_was_saved_and_what_was_spent() {
+    fn new_settings_keep_the_balance_and_the_spent_reserve() {
         let (policy, now) = (Retry::default(), Instant::now());
         let budget = RetryBudget::new(&policy, now);
         let granted = |policy: &Retry, now| {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_together_get_no_more_than_one_alone() {
+    fn concurrent_threads_together_stay_within_the_budget() {
         let policy = Retry::default();
         let now = Instant::now();
         let budget = RetryBudget::new(&policy, now);
@@ -308,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn retries_never_become_the_load(
+        fn retries_never_exceed_the_budget(
             // The number of calls, the number of lost calls, and the milliseconds that pass.
             steps in proptest::collection::vec((0..50u32, 0..50u32, 0..2000u64), 0..100),
             ratio in 0.0..0.5,

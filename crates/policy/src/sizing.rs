@@ -261,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_short_enough_changes_nothing() {
+    fn a_short_wait_does_not_grow_the_pool() {
         let mut sizer = Sizer::new(Sizing::between(2, 10));
         let seen = Observation { head_waits: Duration::from_millis(49), ..waiting(30, 2, 0) };
         assert_eq!(sizer.decide(&seen, Instant::now()), 2);
     }
 
     #[test]
-    fn it_doubles_towards_the_need_and_stops_at_the_most() {
+    fn a_pool_doubles_towards_the_need_up_to_its_maximum() {
         let mut sizer = Sizer::new(Sizing::between(2, 10));
         let now = Instant::now();
         assert_eq!(sizer.decide(&waiting(30, 2, 0), now), 4);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_start_are_not_missing() {
+    fn starting_workers_count_towards_the_need() {
         let mut sizer = Sizer::new(Sizing::between(2, 100));
         let now = Instant::now();
         assert_eq!(sizer.decide(&waiting(2, 2, 0), now), 4);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_died_and_is_not_yet_started_again_does_not_make_the_pool_larger() {
+    fn workers_awaiting_their_restart_do_not_grow_the_pool() {
         let mut sizer = Sizer::new(Sizing::between(4, 100));
         assert_eq!(sizer.decide(&waiting(50, 1, 0), Instant::now()), 4);
     }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn it_shrinks_a_few_at_a_time_and_never_below_the_fewest() {
+    fn a_pool_shrinks_gradually_down_to_its_minimum() {
         let config = Sizing::between(2, 40);
         let mut sizer = Sizer::new(config);
         let mut now = Instant::now();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn by_hand_stays_within_the_bounds() {
+    fn a_size_set_by_hand_is_clamped_to_the_bounds() {
         let mut sizer = Sizer::new(Sizing::between(2, 8));
         sizer.set(100, Instant::now());
         assert_eq!(sizer.target(), 8);

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_refused_by_name() {
+    fn an_unknown_version_kind_or_flag_is_rejected_by_name() {
         let frame = |version: u8, kind: u8, flags: u16| {
             let mut bytes = Vec::new();
             bytes.put_u32_le(0);

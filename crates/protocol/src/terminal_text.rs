@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_spelled_out() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("plain text, grüße\n\tindented", "plain text, grüße\n\tindented"),
             ("\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_common_one() {
+    fn the_checksum_is_standard_crc32() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
     }
 }

@@ -75,14 +75,14 @@ fn is_run(entry: &fs::DirEntry) -> bool {
 }
 
 #[test]
-fn with_the_defaults_a_whole_life_writes_nothing() {
+fn with_the_defaults_a_whole_run_prints_nothing() {
     let mut life = QuietRun::new("library");
     life.live();
     assert_eq!((life.read("out"), life.read("err")), (String::new(), String::new()));
 }
 
 #[test]
-fn a_program_of_its_own_says_what_happens_on_standard_error_only() {
+fn with_program_logging_events_go_to_standard_error_only() {
     let mut life = QuietRun::new("program");
     life.live();
     assert_eq!(life.read("out"), "");
@@ -98,14 +98,14 @@ fn a_program_of_its_own_says_what_happens_on_standard_error_only() {
 }
 
 #[test]
-fn the_subscriber_of_a_host_is_the_only_one_that_hears() {
+fn with_a_subscriber_of_the_host_nothing_is_printed() {
     let mut life = QuietRun::new("guest");
     life.live();
     assert_eq!((life.read("out"), life.read("err")), (String::new(), String::new()));
 }
 
 #[test]
-fn a_closed_standard_error_holds_up_nothing() {
+fn a_closed_standard_error_blocks_nothing() {
     for mode in ["library", "program"] {
         let mut life = QuietRun::in_shell(mode, "2>&-");
         life.live();
@@ -114,7 +114,7 @@ fn a_closed_standard_error_holds_up_nothing() {
 }
 
 #[test]
-fn a_full_standard_error_holds_up_nothing() {
+fn a_full_standard_error_blocks_nothing() {
     for mode in ["library", "program"] {
         let mut life = QuietRun::in_shell(mode, "2>/dev/full");
         assert!(Path::new("/dev/full").exists());
@@ -124,7 +124,7 @@ fn a_full_standard_error_holds_up_nothing() {
 }
 
 #[test]
-fn a_standard_error_that_nobody_reads_holds_up_nothing() {
+fn an_unread_standard_error_blocks_nothing() {
     for mode in ["library", "program"] {
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         let mut life = QuietRun::new(mode);
@@ -140,7 +140,7 @@ fn a_standard_error_that_nobody_reads_holds_up_nothing() {
 }
 
 #[test]
-fn a_standard_error_whose_reader_is_gone_holds_up_nothing() {
+fn a_standard_error_without_a_reader_blocks_nothing() {
     for mode in ["library", "program"] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);

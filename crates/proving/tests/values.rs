@@ -84,7 +84,7 @@ fn a_header_that_announces_four_billion_entries_costs_nothing() {
 
 /// Each list announces as many entries as there are bytes left.
 #[test]
-fn headers_inside_one_another_do_not_multiply() {
+fn nested_headers_do_not_multiply_memory_use() {
     let mut bytes = Vec::new();
     for _ in 0..128 {
         bytes.push(0xdd);

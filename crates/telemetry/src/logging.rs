@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_quiet_and_a_program_is_not() {
+    fn library_logging_is_quiet_and_program_logging_is_not() {
         assert_eq!(meaning(Logging::default()), (LogLevel::Warning, LogLevel::Error, false));
         let program = Logging::default().for_program();
         assert_eq!(meaning(program), (LogLevel::Info, LogLevel::Error, true));
     }
 
     #[test]
-    fn what_is_said_explicitly_wins_over_the_mode() {
+    fn explicit_settings_override_the_mode() {
         for mode in [Logging::for_library, Logging::for_program] {
             let said = Logging::default().log_level(LogLevel::Debug).hide_output();
             assert_eq!(meaning(mode(said)), (LogLevel::Debug, LogLevel::Error, false));
@@ -219,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_asked_for_keep_to_the_level() {
+    fn output_is_forwarded_only_if_the_level_allows_info() {
         let logging = Logging::default().for_program().log_level(LogLevel::Error);
         assert!(!logging.forwards_output());
     }
 
     #[test]
-    fn a_level_admits_itself_and_what_is_graver() {
+    fn a_level_admits_itself_and_more_severe_ones() {
         let all = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
         let levels = [LogLevel::Error, LogLevel::Warning, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
         for (index, level) in levels.into_iter().enumerate() {

@@ -68,7 +68,7 @@ fn an_event_knows_its_name_its_level_and_its_fields() {
 }
 
 #[test]
-fn a_cleanup_says_whether_it_is_for_the_run_or_for_a_worker() {
+fn a_cleanup_event_says_whether_it_concerns_the_run_or_one_worker() {
     let worker = WorkerId::new("w-1").expect("a name");
     for (worker, scope) in [(None, "run"), (Some(worker), "worker")] {
         let told = custody::event_of("r".into(), &CustodyEvent::CleanupStart { worker, workers: 1 });

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_would_be_large_once_decoded_is_refused() {
+    fn a_reply_that_would_be_large_after_decoding_is_rejected() {
         let telemetry =
             |count| CallReply { telemetry: vec![Value::default(); count], said: 3, ..CallReply::default() };
         assert_eq!(checked(&telemetry(MOST_TELEMETRY)), Ok(()));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_left_to_the_decoder() {
+    fn bytes_that_are_not_a_message_pass_the_check_and_are_left_to_the_decoder() {
         for bytes in [
             &b"\xff\xff\xff"[..],
             b"\x1a",

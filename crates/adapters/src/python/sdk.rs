@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_installed_once_and_whole() {
+    fn the_sdk_is_installed_once_and_completely() {
         let state = tempfile::tempdir().expect("a directory");
         let entry = install(state.path()).expect("installed");
         assert!(entry.is_file());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_or_missing_file_is_put_back_and_what_python_made_of_it_goes() {
+    fn a_damaged_or_missing_file_of_the_sdk_is_restored_and_its_compiled_form_removed() {
         let state = tempfile::tempdir().expect("a directory");
         let entry = install(state.path()).expect("installed");
         let compiled = entry.with_file_name(COMPILED);

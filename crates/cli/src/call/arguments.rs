@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_times_have_signs_of_their_own() {
+    fn bytes_and_times_have_their_own_argument_syntax() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("x.png");
         std::fs::write(&file, b"\x89PNG\xff").expect("a file");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_json_are_told_apart_by_the_colon() {
+    fn a_colon_before_the_equals_sign_marks_a_json_argument() {
         assert_eq!(parsed(&["a=1", "b:=1"]), Ok(r#"{"a":"1","b":1}"#.into()));
         assert_eq!(
             parsed(&["a=", "b=x=y", "c==", "d=:=1"]),

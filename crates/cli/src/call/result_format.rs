@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn people_get_text_as_it_is_and_the_rest_like_json() {
+    fn people_see_text_unchanged_and_other_values_as_json() {
         let people = ResultFormat::People { terminal: false };
         assert_eq!(shown(people, "a \"b\""), "a \"b\"\n");
         assert_eq!(shown(people, vec![1, 2]), "[1,2]\n");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_take_several_lines_on_a_terminal_only() {
+    fn long_values_span_several_lines_only_on_a_terminal() {
         let long: Vec<i32> = (0..100).collect();
         assert_eq!(shown(ResultFormat::People { terminal: true }, long.clone()).lines().count(), 102);
         assert_eq!(shown(ResultFormat::People { terminal: false }, long).lines().count(), 1);

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_one_has_are_marked() {
+    fn words_that_only_one_text_contains_are_marked() {
         for (old, new, html) in [
             ("a b c", "a x c", "a <del>b</del><ins>x</ins> c"),
             ("", "new", "<ins>new</ins>"),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unmarked_or_deleted_is_the_old_text_and_the_rest_the_new() {
+    fn removing_insertions_gives_the_old_text_and_removing_deletions_the_new_one() {
         let (old, new) = ("{\"a\": [1, 2, 3]}", "{\"a\": [1, 3, 4], \"b\": 2}");
         let page = marked(old, new).expect("they differ");
         let without = |page: &str, tag: &str| {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_would_take_long_are_not_compared() {
+    fn texts_too_long_to_compare_quickly_are_not_compared() {
         let long = |word: &str| format!("{word} ").repeat(600);
         assert_eq!(marked(&long("a"), &long("b")), None);
     }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_cargo_takes_are_taken_and_others_say_why_not() {
+    fn valid_crate_names_are_accepted_and_invalid_ones_rejected_with_the_reason() {
         for good in ["my-lines", "lines2", "a", "x_y"] {
             assert!(good.parse::<CrateName>().is_ok(), "{good}");
         }

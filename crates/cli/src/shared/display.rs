@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_fits_one_line_and_commands_nothing() {
+    fn progress_fits_one_line_and_contains_no_control_sequences() {
         for (width, fraction, text, shown) in [
             (80, Some(0.5), "half", " 50 %  half"),
             (80, None, "a\nb\x1b[31m", "a b\\u{1b}[31m"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_a_bar_is_a_line_every_second() {
+    fn outside_a_terminal_a_progress_bar_prints_at_most_one_line_per_second() {
         let mut bar = WorkerBar { worker: "w-1".into(), bar: plain(""), written: None };
         let now = Instant::now();
         assert!(bar.is_due("0 %", now));

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_the_same_json_without_what_a_terminal_obeys() {
+    fn printed_json_escapes_control_characters_and_keeps_its_value() {
         let text = "a\u{9b}31m\u{202e}\u{7f}\n\"grüße\"";
         let line = json(&text);
         assert_eq!(line, "\"a\\u009b31m\\u202e\\u007f\\n\\\"grüße\\\"\"\n");

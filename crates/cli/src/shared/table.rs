@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_a_terminal_would_obey_are_spelled_out_and_aligned() {
+    fn control_characters_in_table_cells_are_escaped_before_alignment() {
         let rows = [["\x1b[2Jx\ny".to_owned(), "漢字".to_owned(), "end".to_owned()]];
         let text = "ONE           TWO   THREE\n\\u{1b}[2Jx y  漢字  end\n";
         assert_eq!(aligned(["ONE", "TWO", "THREE"], &rows), text);

@@ -3,7 +3,7 @@
 use crate::support::{Scene, finish};
 
 #[test]
-fn bench_shows_ours_beside_the_floor() {
+fn bench_shows_snakepit_beside_a_raw_echo() {
     let scene = Scene::new();
     let done = finish(scene.verb("bench").env("SNAKEPIT_QUICK", "1"));
     for part in

@@ -164,7 +164,7 @@ fn a_cache_that_is_only_read_serves_what_it_has_and_refuses_the_rest_with_what_t
 /// Every error names its cause and the way out. Debian's `venv` reports any failure of `ensurepip` as a missing
 /// package.
 #[test]
-fn a_full_disk_is_told_with_what_to_do_wherever_it_ends() {
+fn a_full_disk_is_reported_with_the_way_out_at_every_step() {
     let index = PackageIndex::new();
     let of_the_system = Path::new("/usr/bin/python3").exists().then_some("/usr/bin/python3");
     for python in ["python3"].into_iter().chain(of_the_system) {
@@ -264,7 +264,7 @@ fn rounds() -> u32 {
 const ALL_ROUNDS: Duration = Duration::from_mins(1);
 
 #[test]
-fn a_host_that_is_killed_at_any_moment_leaves_no_environment_that_is_half_made_and_used() {
+fn a_half_built_environment_of_a_killed_host_is_never_used() {
     let index = PackageIndex::new();
     let slow = |command: &mut Command| {
         command.env("SLOW_SECONDS", "0.2");
@@ -328,7 +328,7 @@ fn a_host_that_is_killed_at_any_moment_leaves_no_environment_that_is_half_made_a
 }
 
 #[test]
-fn two_programs_at_once_build_it_once_and_one_takes_over_from_one_that_is_killed() {
+fn concurrent_programs_build_an_environment_once_even_if_one_is_killed() {
     let index = PackageIndex::new();
     let log = index.path("log");
     let start = |seconds: &str| {

@@ -75,7 +75,7 @@ fn the_state_directory_can_come_from_the_environment() {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_changes_no_status() {
+fn an_unread_pipe_does_not_change_the_status() {
     let scene = Scene::new();
     let script =
         "for verb in ledger cleanup doctor; do $0 $verb --state-dir $1 | :; echo ${PIPESTATUS[0]}; done";

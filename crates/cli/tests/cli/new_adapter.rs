@@ -79,7 +79,7 @@ fn invalid_arguments_are_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn without_a_path_it_names_the_version_of_the_program_and_says_so() {
+fn without_a_path_the_new_adapter_depends_on_the_version_of_the_program() {
     let scene = Scene::new();
     let done = finish(&mut new_adapter(&scene, &["--into", "deep/down", "lines"]));
     assert!(done.assert_status(0).stdout.contains("from a registry"), "{}", done.stdout);

@@ -84,7 +84,7 @@ fn a_path_makes_the_import_work_without_an_installation() {
 
 /// A Python without the SDK prints how to get it, whether a wrapper script starts it or it runs as a worker of lines.
 #[test]
-fn a_worker_without_it_is_told_how_to_get_it() {
+fn a_worker_without_the_sdk_says_how_to_install_it() {
     let scene = Scene::new();
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("worker.py");

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_waits_when_either_items_or_bytes_are_used_up() {
+    fn a_sender_waits_when_the_credit_of_items_or_of_bytes_is_used_up() {
         let items = Credit::new(Portion { items: 1, bytes: 100 });
         items.spend(1);
         assert!(!is_available(&items));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_larger_than_the_credit_passes_and_is_paid_for_later() {
+    fn an_item_larger_than_the_credit_passes_and_is_charged_afterwards() {
         let credit = Credit::new(Portion { items: 10, bytes: 4 });
         credit.spend(10);
         credit.grant(Portion { items: 1, bytes: 6 });
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiting_sender_hears_of_a_grant() {
+    async fn a_grant_wakes_a_waiting_sender() {
         let credit = Credit::new(Portion::default());
         let (grant, wait) = (async { credit.grant(Portion { items: 1, bytes: 1 }) }, credit.available());
         tokio::join!(biased; wait, grant);

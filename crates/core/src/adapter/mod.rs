@@ -170,7 +170,7 @@ pub trait Handle: Send + Sync + 'static {
 
     /// Ends the worker, gracefully if possible, and leaves nothing behind. Calls that the worker still holds are
     /// dropped, or given back if they were certainly not started: a worker that lives may still start what it was sent.
-    /// The pool ends what remains of the process, afterwards or, if its patience runs out, while this future still
+    /// The pool ends what remains of the process, afterwards or, when its time limit is reached, while this future still
     /// waits. In the second case the future is polled a moment longer and then dropped.
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()>;
 }
@@ -272,7 +272,7 @@ pub enum Reason {
     /// It can no longer be called.
     Broken(ProtocolFault),
     /// It did not give up a call that was cancelled.
-    Stubborn(CallId),
+    CancelIgnored(CallId),
     /// It has a call, and has shown no sign of life for this time.
     Stuck(Duration),
 }

@@ -414,7 +414,7 @@ impl Spawner {
         let spawned = tokio::task::spawn_blocking(move || {
             let process = run.spawn(command)?;
             let _ = noted.set(process.clone());
-            // The caller's patience ran out meanwhile. It may have looked for the process before it was recorded.
+            // The caller's timeout has expired meanwhile. It may have looked for the process before it was recorded.
             if wanted.strong_count() == 0 {
                 let _ = process.kill();
             }

@@ -71,7 +71,7 @@ mod tests {
     use crate::adapter::testing::NoWorkers;
 
     #[test]
-    fn they_are_what_the_settings_say_and_new_settings_hold_at_once() {
+    fn call_limits_follow_the_settings_and_change_at_once() {
         let pool = || PoolOptions::new("worker", NoWorkers);
         let limits =
             CallLimits::of(&pool().call_timeout(Duration::MAX).queue_timeout(Duration::from_millis(1500)));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_put_together_from_pieces() {
+    fn a_line_may_arrive_in_pieces() {
         assert_eq!(cut(&[b"one\ntw", b"o\n", b"three"]), ["one", "two", "three"]);
         assert_eq!(cut(&[b"one\r", b"\ntwo\r\n\r\n\nthree\r\n"]), ["one", "two", "three"]);
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_spelled_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(cut(&[b"\x1b[31mred\x1b[0m\tok\r\n"]), ["\\u{1b}[31mred\\u{1b}[0m\tok"]);
         assert_eq!(cut(&["a\u{202e}b".as_bytes()]), ["a\\u{202e}b"]);
         assert_eq!(cut(&[b"\xff\xfe"]), ["\u{fffd}\u{fffd}"]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_progress_bar_the_last_state_is_a_line_and_the_others_are_progress() {
+    fn the_last_state_of_a_progress_bar_is_a_line_and_earlier_states_are_progress() {
         let (lines, progress) = watched(&[b"\r  0%", b"\r 50%", b"\r100%\n", b"after\n"]);
         assert_eq!(lines, ["100%", "after"]);
         assert_eq!(progress, ["  0%", " 50%"]);
@@ -259,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_was_read_in_part_is_not_shown() {
+    fn a_partly_read_character_is_not_shown() {
         let (_, progress) = watched(&[b"\r50% \xe2\x96", b"\x88"]);
         assert_eq!(progress, ["50% ", "50% \u{2588}"]);
     }
 
     /// Two bars, as tqdm draws them: down to the second bar, back up to the first.
     #[test]
-    fn bars_below_one_another_are_lines_of_their_own() {
+    fn progress_bars_below_one_another_are_separate_lines() {
         let inner = |text: &'static [u8]| [b"\n".as_slice(), text, b"\x1b[A"].concat();
         let (lines, progress) = watched(&[
             b"\router 0/2",

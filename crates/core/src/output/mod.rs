@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_told_once_and_only_to_calls_that_were_there() {
+    fn a_line_is_reported_once_and_only_for_calls_that_had_begun() {
         let output = quiet();
         let print = |lines: std::ops::Range<u32>| {
             lines.for_each(|n| output.line(OutputStream::Stdout, n.to_string()));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_call_are_shown_and_what_is_between_is_counted() {
+    fn the_first_and_last_lines_of_a_call_are_shown_and_the_rest_is_counted() {
         for count in [0, 1, 79, 80] {
             assert_eq!(shown(&kept(numbers(0..count)), 0), numbers(0..count).collect::<Vec<_>>());
         }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lines_are_those_of_the_call_that_the_worker_is_at() {
+    fn the_first_lines_shown_are_those_of_the_current_call() {
         let mut kept = kept(numbers(0..500));
         for text in numbers(500..1500) {
             kept.push(OutputLine { stream: OutputStream::Stderr, text }, 500);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_out_is_not_counted() {
+    fn lines_that_were_taken_out_do_not_count_as_left_out() {
         let lines = ["one", "two", "two", "three", "four"].map(str::to_owned);
         let kept = kept(lines);
         let (shown, taken) = kept.shown(0, Vec::new(), |lines| lines.remove(1) + &lines.remove(2));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn however_much_is_printed_what_is_kept_and_shown_is_bounded() {
+    fn kept_and_shown_output_is_bounded_whatever_is_printed() {
         let long = |n: u32| format!("panic: {n} {}", "ä".repeat(4000));
         let kept = kept((0..2000).map(long));
         let size = |numbered: &Numbered| numbered.1.len();

@@ -14,7 +14,7 @@ use crate::call::{CallError, NoWorkersReason};
 use crate::output::WorkerOutput;
 use crate::queue::{CircuitTable, PoolInner, SessionInfo, Suspect};
 use crate::request::{CallBuilder, MapBuilder, StreamBuilder};
-use crate::supervisor::{ReloadError, Reloaded, SupervisorHandle, tell_of_session_end};
+use crate::supervisor::{ReloadError, Reloaded, SupervisorHandle, announce_session_end};
 use crate::telemetry::{Event, Level, Subscription, emit_with};
 use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
 
@@ -292,7 +292,7 @@ impl Pool {
                 pool: Arc::clone(pool),
                 session: Arc::clone(id),
             });
-            tell_of_session_end(&self.shared, session);
+            announce_session_end(&self.shared, session);
         }
         ended.is_some()
     }
@@ -322,8 +322,8 @@ impl Pool {
             let stack = worker.handle.stacks().await?;
             Some(format!("worker {}, at it for {:?}:\n{stack}", worker.id, since.elapsed()))
         });
-        let told: Vec<String> = futures_util::future::join_all(stacks).await.into_iter().flatten().collect();
-        (!told.is_empty()).then(|| told.join("\n"))
+        let shown: Vec<String> = futures_util::future::join_all(stacks).await.into_iter().flatten().collect();
+        (!shown.is_empty()).then(|| shown.join("\n"))
     }
 
     /// Returns the state of the workers, now and whenever it changes.

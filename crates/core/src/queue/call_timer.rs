@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use slab::Slab;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, MissedTickBehavior, Sleep};
 
 use super::PoolInner;
 use crate::call::answer::CallState;
@@ -100,8 +100,11 @@ impl Drop for Listing {
 
 async fn watch(watcher: Watcher) {
     let mut quiet = 0;
+    let mut turns = tokio::time::interval(TURN);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    turns.tick().await; // the first one comes at once
     loop {
-        tokio::time::sleep(TURN).await;
+        turns.tick().await;
         let Some(pool) = watcher.0.upgrade() else { return };
         pool.listed.tell_late(LATE);
         quiet = if pool.listed.is_empty() { quiet + 1 } else { 0 };

@@ -53,9 +53,9 @@ async fn escalate(pool: Arc<PoolInner>, worker: Arc<Worker>, call: CallId, call_
         call: call.get(),
     });
     worker.order(WorkerOrder::Retire(Reason::Stopped));
-    worker.only_stubborn_ones_left(call, &call_state).await;
+    worker.only_uncancellable_calls_left(call, &call_state).await;
     if !call_state.has_ended() {
-        worker.order(WorkerOrder::End(Reason::Stubborn(call)));
+        worker.order(WorkerOrder::End(Reason::CancelIgnored(call)));
     }
 }
 

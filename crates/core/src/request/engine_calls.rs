@@ -11,10 +11,10 @@ use crate::worker::Worker;
 
 impl PoolInner {
     /// Tells a worker that a session it has served has ended.
-    pub(crate) fn tell_session_end(self: &Arc<Self>, worker: &Arc<Worker>, session: &str) {
+    pub(crate) fn send_session_end(self: &Arc<Self>, worker: &Arc<Worker>, session: &str) {
         let args = BTreeMap::from([("session", session)]);
-        if let Ok(mut told) = self.own_call(worker, "snakepit.session_end", &args) {
-            self.runtime.spawn(async move { told.value().await });
+        if let Ok(mut call) = self.own_call(worker, "snakepit.session_end", &args) {
+            self.runtime.spawn(async move { call.value().await });
         }
     }
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::periodic_checks::{CheckNotes, WorkerLook};
 use super::reload::Reload;
-use super::worker_task::{TaskEnd, WorkerStart, tell_of_session_end};
+use super::worker_task::{TaskEnd, WorkerStart, announce_session_end};
 use super::{Generation, SupervisorCommand};
 use crate::adapter::{Reason, StartError};
 use crate::custody::Run;
@@ -101,7 +101,7 @@ pub(super) struct Supervisor {
     /// Whether no worker is started before the first call.
     pub(super) asleep: bool,
     pub(super) next_name: u64,
-    pub(super) news: mpsc::UnboundedSender<WorkerReport>,
+    pub(super) reports: mpsc::UnboundedSender<WorkerReport>,
     /// Decides how many workers there should be, if that depends on the load.
     pub(super) sizer: Option<Sizer>,
     pub(super) sized_at: Instant,
@@ -111,7 +111,7 @@ pub(super) struct Supervisor {
     /// The time from which the next due worker may be replaced.
     pub(super) next_replacement: Instant,
     /// The number of calls that were given to workers that are gone.
-    pub(super) buried_calls: u64,
+    pub(super) calls_of_ended_workers: u64,
     pub(super) tasks: JoinSet<TaskEnd>,
     /// The generation of each worker that is starting, by its task.
     pub(super) starting: HashMap<Id, u64>,
@@ -140,7 +140,7 @@ impl Supervisor {
         first: oneshot::Sender<Result<(), StartError>>,
     ) -> (Self, mpsc::UnboundedReceiver<WorkerReport>) {
         // Bounded by the workers: each reports when it serves and when it leaves, and one round looks at all of them.
-        let (news, news_in) = mpsc::unbounded_channel();
+        let (reports, reports_in) = mpsc::unbounded_channel();
         let config = Arc::clone(&*shared.config());
         let sizer = config.sizing.map(Sizer::new);
         let supervisor = Self {
@@ -150,13 +150,13 @@ impl Supervisor {
             looked_at: Instant::now(),
             sessions_at: after(Instant::now(), config.session_ttl),
             next_replacement: Instant::now(),
-            buried_calls: 0,
+            calls_of_ended_workers: 0,
             asleep: config.lazy,
             next_generation: 2,
             shared,
             run,
             next_name: 1,
-            news,
+            reports,
             tasks: JoinSet::new(),
             generation: Generation::new(1, Arc::clone(&config)),
             starting: HashMap::new(),
@@ -173,13 +173,13 @@ impl Supervisor {
             first: Some(first),
             first_failure: None,
         };
-        (supervisor, news_in)
+        (supervisor, reports_in)
     }
 
     pub(super) async fn work(
         mut self,
         mut orders: mpsc::UnboundedReceiver<SupervisorCommand>,
-        mut news: mpsc::UnboundedReceiver<WorkerReport>,
+        mut reports: mpsc::UnboundedReceiver<WorkerReport>,
     ) {
         loop {
             self.wake_up();
@@ -189,7 +189,7 @@ impl Supervisor {
             self.fill_up();
             self.trim();
             self.finish_reload();
-            self.tell_health();
+            self.report_health();
             let look_again = self.look_again();
             tokio::select! {
                 order = orders.recv() => match order {
@@ -207,20 +207,20 @@ impl Supervisor {
                     Some(SupervisorCommand::WorkerRows(reply)) => drop(reply.send(self.roll())),
                     Some(SupervisorCommand::Reload(pool, reply)) => self.begin_reload(pool, reply),
                     Some(SupervisorCommand::Stop(window, done)) => {
-                        self.stop(window, news).await;
+                        self.stop(window, reports).await;
                         let _ = done.send(());
                         return;
                     }
                     // The engine is gone without a stop, so no caller waits.
-                    None => return self.stop(StopWindow::open(Duration::ZERO), news).await,
+                    None => return self.stop(StopWindow::open(Duration::ZERO), reports).await,
                 },
-                Some(heard) = news.recv() => self.hear(heard),
+                Some(report) = reports.recv() => self.receive_report(report),
                 Some(left) = self.tasks.join_next_with_id() => {
                     // `Serving` is reported before the end, through another channel: handle it first.
-                    while let Ok(heard) = news.try_recv() {
-                        self.hear(heard);
+                    while let Ok(report) = reports.try_recv() {
+                        self.receive_report(report);
                     }
-                    self.bury(left);
+                    self.worker_ended(left);
                 }
                 () = self.shared.attention.notified() => {}
                 () = wait_until(look_again) => {}
@@ -238,7 +238,7 @@ impl Supervisor {
                 pool: Arc::clone(pool),
                 session: Arc::clone(id),
             });
-            tell_of_session_end(&self.shared, &session);
+            announce_session_end(&self.shared, &session);
         }
         self.sessions_at = after(Instant::now(), next.max(Duration::from_millis(10)));
     }
@@ -360,7 +360,7 @@ impl Supervisor {
                 device: place.device.clone(),
                 checked: self.reload.is_some(),
                 stopping: self.stopping.subscribe(),
-                news: self.news.clone(),
+                reports: self.reports.clone(),
             };
             self.next_name += 1;
             let task = self.tasks.spawn(birth.live());
@@ -413,8 +413,8 @@ impl Supervisor {
         chosen.map(mark).count()
     }
 
-    pub(super) fn hear(&mut self, news: WorkerReport) {
-        match news {
+    pub(super) fn receive_report(&mut self, report: WorkerReport) {
+        match report {
             WorkerReport::Serving(task, worker) => {
                 self.starting.remove(&task);
                 let is_old = worker.generation != self.generation.number;

@@ -80,8 +80,8 @@ impl SupervisorHandle {
         let (orders, orders_in) = mpsc::unbounded_channel();
         let (first, first_in) = oneshot::channel();
         let runtime = shared.runtime.clone();
-        let (supervisor, news) = Supervisor::new(shared, run.clone(), first);
-        runtime.spawn(supervisor.work(orders_in, news));
+        let (supervisor, reports) = Supervisor::new(shared, run.clone(), first);
+        runtime.spawn(supervisor.work(orders_in, reports));
         (Self { orders, run }, first_in)
     }
 
@@ -95,16 +95,16 @@ impl SupervisorHandle {
 
     /// Returns the workers, or none once the supervisor has stopped.
     pub(super) async fn roll(&self) -> WorkerRows {
-        let (reply, told) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         let _ = self.orders.send(SupervisorCommand::WorkerRows(reply));
-        told.await.unwrap_or_default()
+        answer.await.unwrap_or_default()
     }
 
     /// Replaces one worker, or all of them, without losing capacity. Returns how many will be replaced.
     pub(crate) async fn recycle(&self, worker: Option<String>) -> usize {
-        let (reply, told) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         let _ = self.orders.send(SupervisorCommand::Recycle(worker, reply));
-        told.await.unwrap_or(0)
+        answer.await.unwrap_or(0)
     }
 
     /// Replaces every worker by one with the new code, and with the new settings if there are any.
@@ -122,9 +122,9 @@ impl SupervisorHandle {
             }
             None => None,
         };
-        let (reply, told) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         let _ = self.orders.send(SupervisorCommand::Reload(pool.map(Box::new), reply));
-        told.await.unwrap_or(Err(ReloadError::Stopped))
+        answer.await.unwrap_or(Err(ReloadError::Stopped))
     }
 
     /// Like [`SupervisorHandle::stop`], but does not wait.
@@ -154,4 +154,4 @@ pub(crate) async fn prepare(pool: &PoolOptions, run: Option<Run>) -> Result<(), 
     pool.adapter.init(&spawner).await
 }
 
-pub(crate) use worker_task::tell_of_session_end;
+pub(crate) use worker_task::announce_session_end;

@@ -90,7 +90,7 @@ impl SupervisedWorker {
         self.notes.calls = calls;
     }
 
-    pub(super) fn wear(&self, now: Instant) -> WorkerUsage {
+    pub(super) fn usage(&self, now: Instant) -> WorkerUsage {
         WorkerUsage {
             calls: self.worker.calls_given(),
             age: now.saturating_duration_since(self.worker.ready_at),
@@ -129,7 +129,7 @@ impl Supervisor {
     /// Marks workers that have reached their term.
     fn find_worn(&mut self, now: Instant) {
         for member in self.serving.values_mut().filter(|member| member.due.is_none()) {
-            if let Some(why) = member.term.due(&member.wear(now)) {
+            if let Some(why) = member.term.due(&member.usage(now)) {
                 member.due = Some(ReplaceReason::Worn(why).now());
                 self.shared.announce(|pool| Event::WorkerDue {
                     pool,
@@ -149,7 +149,7 @@ impl Supervisor {
         let long_idle = |member: &&SupervisedWorker| {
             !member.is_halted() && member.idle_for(now).is_some_and(|idle| idle >= idle_ttl)
         };
-        let given = self.buried_calls
+        let given = self.calls_of_ended_workers
             + self
                 .serving
                 .values()
@@ -191,8 +191,8 @@ impl Supervisor {
                 looks.push(look(Arc::clone(&member.worker), watch, limit));
             }
         }
-        let news = self.news.clone();
-        tokio::spawn(async move { news.send(WorkerReport::Seen(join_all(looks).await)) });
+        let reports = self.reports.clone();
+        tokio::spawn(async move { reports.send(WorkerReport::Seen(join_all(looks).await)) });
     }
 
     pub(super) fn note(&mut self, seen: Vec<WorkerLook>) {

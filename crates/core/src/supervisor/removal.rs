@@ -88,7 +88,7 @@ impl Supervisor {
     pub(super) fn rest_worn_out(&mut self, now: Instant) {
         let others_start = !self.restarts.is_degraded() && self.pause_until.is_none();
         for member in self.serving.values_mut().filter(|member| member.due.is_some()) {
-            let rests = others_start && member.term.is_exceeded_twice(&member.wear(now));
+            let rests = others_start && member.term.is_exceeded_twice(&member.usage(now));
             // Repeated each time, because the handover of the last call lays the worker off as well.
             if rests || member.is_worn_out {
                 self.shared.drain_worn(&member.worker, rests);

@@ -10,7 +10,7 @@ use crate::queue::Health;
 use crate::telemetry::{Event, Level, emit_with};
 
 impl Supervisor {
-    pub(super) fn tell_health(&mut self) {
+    pub(super) fn report_health(&mut self) {
         // If no worker is wanted before a call comes, it is no sign of health that none is missing.
         let fails = self.restarts.is_degraded() && self.serving.is_empty();
         let health = if self.is_empty() && self.first.is_none() {
@@ -58,7 +58,7 @@ impl Supervisor {
     }
 
     /// Reports that the pool has stopped. The gauges are reset, because they would keep their last values.
-    pub(super) fn tell_stopped(&self) {
+    pub(super) fn report_stopped(&self) {
         let pool = &self.shared.name;
         #[cfg(feature = "metrics")]
         crate::telemetry::stands(&crate::telemetry::Standing {

@@ -23,10 +23,10 @@ use snakepit_policy::taint::fault::{WorkerExit, fault_of};
 use snakepit_policy::taint::{Assignment, name_of};
 
 impl Supervisor {
-    pub(super) fn bury(&mut self, left: Result<(Id, TaskEnd), JoinError>) {
+    pub(super) fn worker_ended(&mut self, left: Result<(Id, TaskEnd), JoinError>) {
         let task = left.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
         let place = self.places.remove(&task);
-        if let (Some(place), Ok((_, TaskEnd::Ended { ending: WorkerEnding::Untold { autopsy, .. }, .. }))) =
+        if let (Some(place), Ok((_, TaskEnd::Ended { ending: WorkerEnding::Failed { autopsy, .. }, .. }))) =
             (&place, &left)
         {
             self.look_for_taint(place, autopsy);
@@ -35,7 +35,7 @@ impl Supervisor {
             self.slots.give_back(place);
         }
         let failure = match left.map(|(_, left)| left) {
-            Err(panic) => Some((self.strike(task, &panic), WorkerLife::default())),
+            Err(panic) => Some((self.remove_task(task, &panic), WorkerLife::default())),
             // The worker was not needed any more.
             Ok(TaskEnd::NotStarted { error: StartError::Stopped, .. }) => {
                 self.starting.remove(&task);
@@ -65,14 +65,14 @@ impl Supervisor {
                 let is_another = |member: &SupervisedWorker| !Arc::ptr_eq(&member.worker, &worker);
                 self.leaving.retain(is_another);
                 self.kept.retain(is_another);
-                self.buried_calls += worker.calls_given();
+                self.calls_of_ended_workers += worker.calls_given();
                 match ending {
-                    WorkerEnding::Told => {
+                    WorkerEnding::Ordered => {
                         let worker = worker.id.as_str();
                         self.shared.announce(|pool| Event::WorkerEnded { pool, worker: worker.into() });
                         None
                     }
-                    WorkerEnding::Untold { autopsy, answered } => {
+                    WorkerEnding::Failed { autopsy, answered } => {
                         let said = autopsy.to_string();
                         let life = WorkerLife { lived: autopsy.age, answered, was_used: autopsy.calls > 0 };
                         let from_outside = died_from_outside(&autopsy);
@@ -100,7 +100,7 @@ impl Supervisor {
         if was_degraded && nobody_is_left && life == WorkerLife::default() {
             // A trial worker did not even start. The waiting calls have had their chance, and the next trial may take
             // long.
-            self.tell_health();
+            self.report_health();
             self.shared.refuse_waiting(&reason);
         }
     }
@@ -128,7 +128,7 @@ impl Supervisor {
     }
 
     /// Removes the worker of a task that panicked. The panic is the fault of the worker's adapter.
-    fn strike(&mut self, task: Id, panic: &JoinError) -> String {
+    fn remove_task(&mut self, task: Id, panic: &JoinError) -> String {
         self.starting.remove(&task);
         self.leaving.retain(|member| member.task != task);
         let lost = self.serving.extract_if(.., |_, member| member.task == task);
@@ -160,14 +160,18 @@ impl Supervisor {
     }
 
     /// Ends every worker, even those with calls.
-    pub(super) async fn stop(mut self, window: StopWindow, mut news: mpsc::UnboundedReceiver<WorkerReport>) {
+    pub(super) async fn stop(
+        mut self,
+        window: StopWindow,
+        mut reports: mpsc::UnboundedReceiver<WorkerReport>,
+    ) {
         self.shared.shut();
         drop(self.first.take());
         if let Some(reload) = self.reload.take() {
             let _ = reload.reply.send(Err(ReloadError::Stopped));
         }
-        while let Ok(heard) = news.try_recv() {
-            self.hear(heard);
+        while let Ok(report) = reports.try_recv() {
+            self.receive_report(report);
         }
         self.stopping.send_replace(Some(window));
         self.end_all();
@@ -175,11 +179,11 @@ impl Supervisor {
             tokio::select! {
                 // Receives every report: a pattern that does not match would disable this branch until a worker has
                 // ended.
-                Some(heard) = news.recv() => if let WorkerReport::Serving(_, worker) = heard {
+                Some(report) = reports.recv() => if let WorkerReport::Serving(_, worker) = report {
                     worker.order(WorkerOrder::End(Reason::Stopped));
                 },
                 left = self.tasks.join_next() => if left.is_none() {
-                    return self.tell_stopped();
+                    return self.report_stopped();
                 },
             }
         }

@@ -22,7 +22,7 @@ use crate::queue::session::EndedSession;
 use crate::request::direct_call::ask;
 use crate::value::Encoded;
 use crate::worker::{
-    AUTOPSY_PATIENCE, EndTimes, GOODBYE, StopWindow, Worker, WorkerEnding, WorkerSpec, tend,
+    AUTOPSY_PATIENCE, EXIT_TIMEOUT, EndTimes, StopWindow, Worker, WorkerEnding, WorkerSpec, tend,
 };
 use snakepit_policy::jitter::Chance;
 use snakepit_policy::recycling::Term;
@@ -45,12 +45,12 @@ pub(super) struct WorkerStart {
     pub(super) checked: bool,
     /// The window of the stop, once the pool stops.
     pub(super) stopping: watch::Receiver<Option<StopWindow>>,
-    pub(super) news: mpsc::UnboundedSender<WorkerReport>,
+    pub(super) reports: mpsc::UnboundedSender<WorkerReport>,
 }
 
 impl WorkerStart {
     pub(super) async fn live(self) -> TaskEnd {
-        let Self { shared, generation, news, .. } = &self;
+        let Self { shared, generation, reports, .. } = &self;
         let began_at = Instant::now();
         let (id, handle, output) = match self.start().await {
             Ok(started) => started,
@@ -72,10 +72,11 @@ impl WorkerStart {
         };
         let worker = Arc::new(Worker::new(index, id, shared.clone(), made, handle, output));
         shared.scheduler().enlist(Arc::clone(&worker));
-        let _ = news.send(WorkerReport::Serving(tokio::task::id(), Arc::clone(&worker)));
+        let _ = reports.send(WorkerReport::Serving(tokio::task::id(), Arc::clone(&worker)));
         shared.feed(index);
         let times = EndTimes { grace: config.cancel_grace.terminate, stopping: self.stopping.clone() };
-        let ending = tend(Arc::clone(&worker), times, || drop(news.send(WorkerReport::Leaving(index)))).await;
+        let ending =
+            tend(Arc::clone(&worker), times, || drop(reports.send(WorkerReport::Leaving(index)))).await;
         TaskEnd::Ended { worker, ending }
     }
 
@@ -178,8 +179,8 @@ impl WorkerStart {
         handle: &Arc<dyn Handle>,
         output: &Output,
     ) -> Result<(), StartError> {
-        let patience = self.generation.config.start_timeout;
-        let answer = ask(handle, "snakepit.health", Encoded::empty_map(), patience).await;
+        let limit = self.generation.config.start_timeout;
+        let answer = ask(handle, "snakepit.health", Encoded::empty_map(), limit).await;
         let reason = match answer {
             Ok(answer) if answer.decode::<bool>().is_ok_and(|healthy| !healthy) => {
                 "its health hook returned false".into()
@@ -208,14 +209,14 @@ impl Unproven {
 
     async fn end(mut self, error: &StartError, unwanted: impl Future<Output = ()>) {
         self.is_settled = true;
-        let (reason, patience) = match error {
+        let (reason, limit) = match error {
             // The worker is in the middle of a call whose result is no longer needed.
             StartError::Stopped => (Reason::Stopped, Duration::ZERO),
-            error => (Reason::Broken(ProtocolFault::CheckFailed(with_causes(error))), GOODBYE),
+            error => (Reason::Broken(ProtocolFault::CheckFailed(with_causes(error))), EXIT_TIMEOUT),
         };
         tokio::select! {
             biased;
-            _ = tokio::time::timeout(patience, self.handle.terminate(reason)) => {}
+            _ = tokio::time::timeout(limit, self.handle.terminate(reason)) => {}
             () = unwanted => {}
         }
     }
@@ -252,8 +253,8 @@ async fn how_it_ended(handle: &Arc<dyn Handle>, output: &Output) -> String {
 }
 
 /// Notifies the workers that have served a session of its end.
-pub(crate) fn tell_of_session_end(shared: &Arc<PoolInner>, session: &EndedSession) {
+pub(crate) fn announce_session_end(shared: &Arc<PoolInner>, session: &EndedSession) {
     for worker in session.served_by.iter().filter_map(std::sync::Weak::upgrade) {
-        shared.tell_session_end(&worker, &session.id);
+        shared.send_session_end(&worker, &session.id);
     }
 }

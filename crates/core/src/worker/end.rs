@@ -1,16 +1,16 @@
 //! The life of a worker after it is ready: it serves until it dies, breaks or is ordered to end.
 //!
 //! ```text
-//! Serve ──► Retire ──(no call left)──► goodbye ──► stop ──► gone
-//!   │          │                                             ▲
-//!   └──────────┴──(died, broken, End)──► stop or kill ───────┴──► its calls are given up
+//! Serve ──► Retire ──(no call left)──► terminate ──► stop ──► gone
+//!   │          │                                               ▲
+//!   └──────────┴──(died, broken, End)──► stop or kill ─────────┴──► its calls are given up
 //! ```
 //!
 //! A worker's calls are given up when its process is gone, not before: a living process may still start what it was
 //! sent.
 //!
-//! A worker that ends alone has its own time limits: [`GOODBYE`], then `cancel_grace.terminate` from TERM to KILL. When
-//! its engine stops, the [`StopWindow`] replaces them, even in the middle, and the engine sends KILL.
+//! A worker that ends alone has its own time limits: [`EXIT_TIMEOUT`], then `cancel_grace.terminate` from TERM to KILL.
+//! When its engine stops, the [`StopWindow`] replaces them, even in the middle, and the engine sends KILL.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -26,18 +26,18 @@ use crate::adapter::{ProtocolFault, Reason};
 use crate::custody::{self, ExitStatus};
 use crate::error_text::ignoring_panics;
 
-/// How long a worker that ends alone may take to say goodbye after its last call, before TERM. Also the time that an
-/// adapter has to clean up after a worker that is gone.
-pub(crate) const GOODBYE: Duration = Duration::from_secs(3);
+/// How long a worker that ends alone may take to exit by itself after its last call, before it gets TERM. Also the time
+/// that an adapter has to clean up after a worker that is gone.
+pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The longest time that the error of a lost call waits for the worker's autopsy.
 pub const AUTOPSY_PATIENCE: Duration = Duration::from_millis(40);
 
 /// How long a killed process may take to be gone. This takes milliseconds, unless the kernel holds the process.
-const KILL_PATIENCE: Duration = Duration::from_secs(1);
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a worker that is about to be ended may take to report its stacks.
-const STACK_PATIENCE: Duration = Duration::from_secs(1);
+const STACK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the death of a worker may take to be reported after its connection broke.
 const DEATH_AFTER_BREAK: Duration = Duration::from_millis(20);
@@ -48,7 +48,7 @@ const EXIT_NOTICE: Duration = Duration::from_millis(10);
 /// How long the last output of a worker that is gone may take to be read, before its callers hear of its death without it.
 const LAST_OUTPUT: Duration = Duration::from_millis(10);
 
-/// The callers wait for the autopsy only so long.
+/// Callers wait no longer than this for the autopsy.
 const _: () = assert!(
     DEATH_AFTER_BREAK.as_millis() + EXIT_NOTICE.as_millis() + LAST_OUTPUT.as_millis()
         <= AUTOPSY_PATIENCE.as_millis()
@@ -58,9 +58,9 @@ const _: () = assert!(
 #[derive(Debug)]
 pub(crate) enum WorkerEnding {
     /// The worker was ordered to end, or did not end a cancelled call.
-    Told,
+    Ordered,
     /// The worker died, broke or was stuck.
-    Untold {
+    Failed {
         autopsy: Arc<Autopsy>,
         /// Whether the worker had answered a call.
         answered: bool,
@@ -96,11 +96,11 @@ impl EndTimes {
 
 /// Manages a worker until it and all processes that it started are gone. Calls `leaves` when the worker retires.
 pub(crate) async fn tend(worker: Arc<Worker>, times: EndTimes, leaves: impl FnOnce()) -> WorkerEnding {
-    let mut left_alone = AbandonedWorker(Some(Arc::clone(&worker)));
+    let mut abandoned = AbandonedWorker(Some(Arc::clone(&worker)));
     let mut leaves = Some(leaves);
     let mut orders = worker.orders();
     let gone = gone(&worker);
-    let halts = heed_halts(&worker);
+    let halts = watch_halts(&worker);
     tokio::pin!(gone, halts);
     let ending = loop {
         let order = orders.borrow_and_update().clone();
@@ -128,22 +128,22 @@ pub(crate) async fn tend(worker: Arc<Worker>, times: EndTimes, leaves: impl FnOn
     let answered = worker.has_answered();
     let outcome = match &ending {
         Reason::Stopped | Reason::Replaced(_) => {
-            end_as_told(&worker, &ending, &times).await;
-            WorkerEnding::Told
+            end_as_ordered(&worker, &ending, &times).await;
+            WorkerEnding::Ordered
         }
-        Reason::Died | Reason::Broken(_) | Reason::Stubborn(_) | Reason::Stuck(_) => {
+        Reason::Died | Reason::Broken(_) | Reason::CancelIgnored(_) | Reason::Stuck(_) => {
             end_after_failure(&worker, &ending, &times).await;
-            if matches!(ending, Reason::Stubborn(_)) {
-                WorkerEnding::Told
+            if matches!(ending, Reason::CancelIgnored(_)) {
+                WorkerEnding::Ordered
             } else {
                 let known = worker.autopsy.borrow().clone();
                 let autopsy = known.unwrap_or_else(|| Arc::new(worker.first_look()));
-                WorkerEnding::Untold { autopsy, answered }
+                WorkerEnding::Failed { autopsy, answered }
             }
         }
     };
     worker.queue.vacate(worker.index);
-    left_alone.0 = None;
+    abandoned.0 = None;
     outcome
 }
 
@@ -174,7 +174,7 @@ async fn gone(worker: &Worker) -> Reason {
 }
 
 /// Notifies the pool whenever the worker's process is stopped or continues.
-async fn heed_halts(worker: &Arc<Worker>) -> Infallible {
+async fn watch_halts(worker: &Arc<Worker>) -> Infallible {
     let Some(process) = worker.handle.process() else { return std::future::pending().await };
     let mut known = None;
     loop {
@@ -193,20 +193,20 @@ pub(crate) async fn process_ended(process: Option<&custody::WorkerProcess>) {
     }
 }
 
-async fn end_as_told(worker: &Arc<Worker>, reason: &Reason, times: &EndTimes) {
-    let had_its_time = worker.holds_calls();
+async fn end_as_ordered(worker: &Arc<Worker>, reason: &Reason, times: &EndTimes) {
+    let holds_calls = worker.holds_calls();
     if let Some(process) = worker.handle.process().filter(|_| worker.is_halted()) {
-        // A stopped process can neither say goodbye nor react to TERM.
+        // A stopped process can neither exit by itself nor react to TERM.
         let _ = process.signal(rustix::process::Signal::CONT.as_raw());
     }
-    let mut goodbye = pin!(worker.terminate(reason.clone()));
-    let is_said = if had_its_time {
-        goodbye.as_mut().now_or_never().is_some()
+    let mut termination = pin!(worker.terminate(reason.clone()));
+    let is_complete = if holds_calls {
+        termination.as_mut().now_or_never().is_some()
     } else {
         tokio::select! {
             biased;
-            () = &mut goodbye => true,
-            () = times.passed(Instant::now() + GOODBYE, |window| window.term_at) => false,
+            () = &mut termination => true,
+            () = times.passed(Instant::now() + EXIT_TIMEOUT, |window| window.term_at) => false,
         }
     };
     // The reason is known now. How the process ended follows later.
@@ -220,17 +220,17 @@ async fn end_as_told(worker: &Arc<Worker>, reason: &Reason, times: &EndTimes) {
     }
     publish_autopsy(worker, reason, None).await;
     // Only now is it certain which calls were not started, and the worker's last answers count, too.
-    if !is_said {
-        let _ = tokio::time::timeout(AUTOPSY_PATIENCE, goodbye).await;
+    if !is_complete {
+        let _ = tokio::time::timeout(AUTOPSY_PATIENCE, termination).await;
     }
 }
 
 async fn end_after_failure(worker: &Arc<Worker>, reason: &Reason, times: &EndTimes) {
     // A worker that the pool ends has not reported its stacks yet.
-    let by_us = matches!(reason, Reason::Stubborn(_) | Reason::Stuck(_));
+    let by_us = matches!(reason, Reason::CancelIgnored(_) | Reason::Stuck(_));
     let stack = if by_us {
         tokio::select! {
-            stack = tokio::time::timeout(STACK_PATIENCE, worker.stacks()) => stack.ok().flatten(),
+            stack = tokio::time::timeout(STACK_TIMEOUT, worker.stacks()) => stack.ok().flatten(),
             // If the engine stops meanwhile, it kills the worker.
             () = process_ended(worker.handle.process()) => None,
         }
@@ -256,14 +256,14 @@ async fn end_after_failure(worker: &Arc<Worker>, reason: &Reason, times: &EndTim
     if let Some(process) = worker.handle.process().filter(|_| !ended) {
         // The worker must not start a call that another worker is about to get.
         let _ = process.kill();
-        let _ = tokio::time::timeout(KILL_PATIENCE, process.exited()).await;
+        let _ = tokio::time::timeout(KILL_TIMEOUT, process.exited()).await;
     }
     // Calls that were certainly not started go to other workers now. The rest wait for the autopsy.
-    let put_away_by = Instant::now() + GOODBYE;
+    let clean_up_by = Instant::now() + EXIT_TIMEOUT;
     tokio::select! {
         biased;
         () = worker.terminate(reason.clone()) => {}
-        () = times.passed(put_away_by, |window| put_away_by.min(window.kill_at + AUTOPSY_PATIENCE)) => {}
+        () = times.passed(clean_up_by, |window| clean_up_by.min(window.kill_at + AUTOPSY_PATIENCE)) => {}
     }
     if let Some(process) = worker.handle.process() {
         let _ = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
@@ -281,7 +281,7 @@ async fn publish_autopsy(worker: &Worker, reason: &Reason, stack: Option<String>
         Reason::Stopped => Some("its pool stopped before it had answered".into()),
         Reason::Broken(fault) => Some(fault.to_string()),
         Reason::Replaced(why) => Some(why.clone()),
-        Reason::Stubborn(call) => Some(format!("call {call} was cancelled and did not end")),
+        Reason::CancelIgnored(call) => Some(format!("call {call} was cancelled and did not end")),
         Reason::Stuck(time) => Some(format!("it had a call and showed no sign of life for {time:?}")),
     };
     let seen = worker.first_look();
@@ -299,8 +299,8 @@ async fn publish_autopsy(worker: &Worker, reason: &Reason, stack: Option<String>
 async fn memory_verdict(worker: &Worker, seen: &Autopsy) -> OomVerdict {
     let killed = Some(ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()));
     let Some(pid) = seen.pid.filter(|_| seen.exit.map(|exit| exit.status) == killed) else { return seen.oom };
-    let teller = worker.queue.oom().clone();
-    let asked = tokio::task::spawn_blocking(move || teller.verdict(pid.as_raw()));
+    let oom = worker.queue.oom().clone();
+    let asked = tokio::task::spawn_blocking(move || oom.verdict(pid.as_raw()));
     asked.await.unwrap_or(OomVerdict::Unknown)
 }
 
@@ -309,7 +309,7 @@ async fn end_in_window(process: &custody::WorkerProcess, window: StopWindow) {
     if window.asks() {
         process.ask_to_end();
     }
-    if tokio::time::timeout_at(window.kill_at + KILL_PATIENCE, process.exited()).await.is_err() {
+    if tokio::time::timeout_at(window.kill_at + KILL_TIMEOUT, process.exited()).await.is_err() {
         // The engine's KILL has not come, or was not enough.
         stop_process(process, Duration::ZERO).await;
     }

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 pub(crate) use crate::call::{Autopsy, OomVerdict};
 pub use end::AUTOPSY_PATIENCE;
-pub(crate) use end::{EndTimes, GOODBYE, WorkerEnding, process_ended, tend};
+pub(crate) use end::{EXIT_TIMEOUT, EndTimes, WorkerEnding, process_ended, tend};
 pub(crate) use places::{FreedPlace, OpenPlaces, WorkerPlaces};
 pub use process_stats::family_of;
 use process_stats::is_stopped;
@@ -76,7 +76,7 @@ pub(crate) struct Worker {
     /// How many calls the worker has, and who may give it more.
     pub(crate) places: Arc<WorkerPlaces>,
     /// Held calls that were cancelled and do not end.
-    stubborn: Mutex<Vec<CallId>>,
+    uncancellable: Mutex<Vec<CallId>>,
     /// Whether a task waits for calls to leave the worker.
     watched: AtomicBool,
     put_down: Notify,
@@ -164,7 +164,7 @@ impl Worker {
             batched_calls: AtomicU64::new(0),
             began_at: made.began_at,
             ready_at: Instant::now(),
-            stubborn: Mutex::default(),
+            uncancellable: Mutex::default(),
             watched: AtomicBool::new(false),
             put_down: Notify::new(),
             orders: channel::Sender::new(WorkerOrder::Serve),
@@ -244,12 +244,12 @@ impl Worker {
     /// Waits until the worker has finished the other calls that it has begun, except those that do not end either. Each
     /// of them has a deadline of its own. Calls that the worker has not begun are not waited for: other workers get
     /// them. A worker that runs one call at a time has begun no other call.
-    pub(crate) async fn only_stubborn_ones_left(&self, id: CallId, call: &CallState) {
+    pub(crate) async fn only_uncancellable_calls_left(&self, id: CallId, call: &CallState) {
         if self.concurrency == 1 {
             return;
         }
         self.watched.store(true, Ordering::SeqCst);
-        locked(&self.stubborn).push(id);
+        locked(&self.uncancellable).push(id);
         self.put_down.notify_waiters();
         loop {
             let put_down = self.put_down.notified();
@@ -258,15 +258,15 @@ impl Worker {
             }
             put_down.await;
         }
-        locked(&self.stubborn).retain(|stubborn| *stubborn != id);
+        locked(&self.uncancellable).retain(|other| *other != id);
     }
 
     /// Reports whether the worker runs a call other than those that were cancelled in vain.
     fn has_begun_others(&self) -> bool {
         let waiting = self.handle.not_begun();
         let begun = self.places.calls().saturating_sub(waiting.len());
-        let stubborn = locked(&self.stubborn).iter().filter(|call| !waiting.contains(call)).count();
-        begun > stubborn
+        let uncancellable = locked(&self.uncancellable).iter().filter(|call| !waiting.contains(call)).count();
+        begun > uncancellable
     }
 
     /// Returns when the worker's process was stopped by a signal, if it is stopped.

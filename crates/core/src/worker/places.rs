@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_worker_gives_no_place_to_callers_and_counts_what_it_has() {
+    fn a_closed_worker_gives_out_no_places_and_still_counts_those_taken() {
         let places = WorkerPlaces::new(2);
         assert_eq!(places.take_open(2), None, "it is not open yet");
         places.open(OpenPlaces::FreeAndAhead);

@@ -19,7 +19,7 @@ pub(super) enum Suspects {
     /// The worker died. Calls that are reported from now on share the blame.
     Died(Arc<Autopsy>, Charge),
     /// The worker was ordered to end, so no call is to blame.
-    Innocent,
+    Cleared,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Worker {
                 charge.among += 1;
                 (Arc::clone(autopsy), *charge)
             }
-            Suspects::Innocent => return,
+            Suspects::Cleared => return,
         };
         self.queue.suspect(command, &input, &autopsy, charge);
     }
@@ -62,20 +62,20 @@ impl Worker {
         match &mut *lock(&self.suspects) {
             Suspects::Gathering(gathered) if self.is_ending() => gathered.others += 1,
             Suspects::Died(_, charge) => charge.among += 1,
-            Suspects::Gathering(_) | Suspects::Innocent => {}
+            Suspects::Gathering(_) | Suspects::Cleared => {}
         }
     }
 
     /// Decides whether the worker's calls are to blame, now that it is known how the worker ended.
     pub(super) fn judge(&self, reason: &Reason, autopsy: &Arc<Autopsy>) {
         let Some(blame) = blame(reason, autopsy) else {
-            *lock(&self.suspects) = Suspects::Innocent;
+            *lock(&self.suspects) = Suspects::Cleared;
             return;
         };
         let mut suspects = lock(&self.suspects);
         let gathered = match &mut *suspects {
             Suspects::Gathering(gathered) => std::mem::take(gathered),
-            Suspects::Died(..) | Suspects::Innocent => return,
+            Suspects::Died(..) | Suspects::Cleared => return,
         };
         let charge = Charge { blame, among: gathered.suspects.len() + gathered.others };
         *suspects = Suspects::Died(Arc::clone(autopsy), charge);
@@ -89,7 +89,7 @@ impl Worker {
 /// Returns how far a call is to blame for the end of a worker, or `None` if the worker was ordered to end.
 fn blame(reason: &Reason, autopsy: &Autopsy) -> Option<Blame> {
     match reason {
-        Reason::Stopped | Reason::Replaced(_) | Reason::Stubborn(_) => None,
+        Reason::Stopped | Reason::Replaced(_) | Reason::CancelIgnored(_) => None,
         Reason::Broken(_) => Some(Blame::Own),
         // The worker hung in a call, but the call may have waited for something else.
         Reason::Stuck(_) => Some(Blame::Perhaps),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_the_calls_own_doing_and_of_a_kill_nobody_knows() {
+    fn a_crash_is_blamed_on_the_call_and_a_kill_only_perhaps() {
         let signal = |signal: Signal| ExitStatus::Signal(signal.as_raw());
         let own = [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::PIPE, Signal::XCPU];
         for status in own.map(signal).into_iter().chain([ExitStatus::Code(0), ExitStatus::Code(3)]) {
@@ -146,11 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn who_was_ended_by_us_is_judged_by_why() {
+    fn a_worker_ended_by_the_engine_is_judged_by_the_reason() {
         let judged = |reason: Reason| blame(&reason, &crash());
         assert_eq!(judged(Reason::Broken("it speaks in tongues".into())), Some(Blame::Own));
         assert_eq!(judged(Reason::Stuck(Duration::from_mins(1))), Some(Blame::Perhaps));
-        for told in [Reason::Stopped, Reason::Replaced("it is old".into()), Reason::Stubborn(CallId(1))] {
+        for told in [Reason::Stopped, Reason::Replaced("it is old".into()), Reason::CancelIgnored(CallId(1))]
+        {
             assert_eq!(judged(told), None);
         }
     }

@@ -305,9 +305,9 @@ impl Keeper {
         match ToKeeper::decode(bytes) {
             Some(ToKeeper::Spawn { key, worker, orders }) => self.spawn(key, worker, &orders, fds),
             Some(ToKeeper::Signal { key, signal, reach }) => {
-                self.tell_shim(key, &ToShim::Signal { signal, reach });
+                self.send_to_shim(key, &ToShim::Signal { signal, reach });
             }
-            Some(ToKeeper::Kill { key }) => self.tell_shim(key, &ToShim::Kill),
+            Some(ToKeeper::Kill { key }) => self.send_to_shim(key, &ToShim::Kill),
             Some(ToKeeper::Finish) => {
                 if self.phase == RunPhase::Serving {
                     self.phase = RunPhase::Finishing;

@@ -194,7 +194,7 @@ impl Keeper {
             ShimRole::Serving(KeptWorker { key: order.key, record, answer: Some(order.answer), launch });
         let _ = hit("keeper.gate_opened", order.key);
         if dead_end {
-            self.tell_shim(order.key, &ToShim::Kill);
+            self.send_to_shim(order.key, &ToShim::Kill);
         }
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct QueuedSpawn {
 }
 
 impl Keeper {
-    pub(crate) fn tell_shim(&mut self, key: u64, message: &ToShim) {
+    pub(crate) fn send_to_shim(&mut self, key: u64, message: &ToShim) {
         let Some(serial) = self.by_key.get(&key).copied() else { return };
         if let Some(shim) = self.shims.get(&serial) {
             send_to(shim, message);

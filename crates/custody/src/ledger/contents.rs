@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_takes_a_worker_off_the_living_and_an_intent_alone_counts_as_living() {
+    fn an_exit_removes_a_worker_from_the_living_and_a_bare_intent_counts_as_living() {
         let contents = LedgerContents::parse(&bytes(&[
             record(RecordKind::Open, 0),
             record(RecordKind::Intent, 1),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_hides_no_other() {
+    fn one_damaged_record_does_not_hide_the_others() {
         let whole = bytes(&[
             record(RecordKind::Open, 0),
             record(RecordKind::Record, 1),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_tail_is_not_corruption_and_an_empty_file_is_never_a_clean_one() {
+    fn a_torn_tail_is_not_corruption_and_an_empty_ledger_is_not_clean() {
         let whole = bytes(&[record(RecordKind::Open, 0), record(RecordKind::Record, 1)]);
         for cut in SLOT + 1..whole.len() {
             let contents = LedgerContents::parse(&whole[..cut]);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ancestors_read_back_and_too_many_are_cut() {
+    fn ancestors_are_read_back_up_to_a_limit() {
         let many: Vec<ProcessIdentity> =
             (1..40).map(|pid| ProcessIdentity { pid, start: 7, pidfs: 1 << 40 }).collect();
         let read = ancestors(&text(&[3; ID], 9, &many));

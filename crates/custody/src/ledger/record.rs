@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_reads_back_as_it_was_written() {
+    fn a_record_reads_back_as_written() {
         assert_eq!(Record::decode(&sample().encode()), Ok(sample()));
         let longest = Record { text: vec![b'x'; MAX_TEXT], ..sample() };
         assert_eq!(Record::decode(&longest.encode()), Ok(longest));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_is_the_common_one() {
+    fn the_checksum_is_standard_crc32() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
     }
 }

@@ -21,7 +21,7 @@ use crate::process::wait::ready_within;
 use crate::state::file_limit::{self, SignalBlock};
 use crate::{Pid, RunId};
 
-use super::keeper_setup::{KEEPER_FILE, KEEPER_NAME, KEEPER_PROGRAM, KeeperSetup, SEND_PATIENCE, SpawnReply};
+use super::keeper_setup::{KEEPER_FILE, KEEPER_NAME, KEEPER_PROGRAM, KeeperSetup, SEND_TIMEOUT, SpawnReply};
 use super::wire::{MAX_FDS, MAX_INLINE, MAX_ORDERS, SpawnAnswer, ToHost, ToKeeper};
 
 /// The link to one keeper.
@@ -82,7 +82,7 @@ impl KeeperLink {
 
     /// Sends one message. Waits while the socket is full, and gives up on a keeper that does not read for a long time.
     pub(crate) fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let deadline = Instant::now() + SEND_PATIENCE;
+        let deadline = Instant::now() + SEND_TIMEOUT;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         loop {
             let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -19,7 +19,7 @@ pub(crate) const KEEPER_FILE: &str = concat!("keeper-", env!("SNAKEPIT_KEEPER_HA
 pub(crate) static KEEPER_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/snakepit-keeper"));
 
 /// How long a keeper may leave a message unread before the host gives up on it.
-pub(crate) const SEND_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The parameters of a new keeper.
 pub(crate) struct KeeperSetup<'a> {

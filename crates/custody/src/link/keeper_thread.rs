@@ -25,9 +25,9 @@ use super::keeper_setup::KeeperSetup;
 use super::wire::{KeeperInit, SpawnStage, ToHost, ToKeeper};
 
 /// How long a new keeper may take until it serves.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a keeper may take to end once its socket is closed.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait between two attempts to replace a keeper or to clear what it left.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// How often to try to look at what a lost keeper left. A look fails, for example, if the host has no free descriptor.
@@ -128,7 +128,7 @@ fn start_keeper(run: &RunInner) -> Result<(Arc<KeeperLink>, KeeperChild), String
         init: init(run, &run.config, contents.slots),
     };
     let (link, mut child) = KeeperLink::start(setup).map_err(|error| error.to_string())?;
-    let answer = link.receive_within(START_PATIENCE);
+    let answer = link.receive_within(START_TIMEOUT);
     if let Some(ToHost::Ready) = answer {
         return Ok((Arc::new(link), child));
     }
@@ -181,7 +181,7 @@ fn listen_until_gone(run: &RunInner, link: &KeeperLink, mut child: KeeperChild) 
         on_message(run, &message);
     }
     // The keeper closed its socket, so it is ending or has to end.
-    if !link.ends_within(END_PATIENCE) {
+    if !link.ends_within(END_TIMEOUT) {
         link.signal(rustix::process::Signal::KILL);
     }
     let _ = child.wait();
@@ -258,8 +258,8 @@ fn keeper_lost(run: &RunInner) -> bool {
         if !closing {
             run.sink.emit(CustodyEvent::KeeperLost { workers: workers.len() });
         }
-        let patience = run.config.retry_interval() * run.config.cleanup_max_retries.max(10);
-        link.all_gone_within(patience);
+        let timeout = run.config.retry_interval() * run.config.cleanup_max_retries.max(10);
+        link.all_gone_within(timeout);
         nobody_left = clear(run);
     }
     for worker in workers.into_values() {

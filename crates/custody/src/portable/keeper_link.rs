@@ -21,11 +21,11 @@ use crate::process::identity::until;
 use crate::process::wait::ready_within;
 use crate::state::error_chain;
 
-use super::keeper_setup::{KEEPER_FILE, KEEPER_NAME, KEEPER_PROGRAM, KeeperSetup, SEND_PATIENCE, SpawnReply};
+use super::keeper_setup::{KEEPER_FILE, KEEPER_NAME, KEEPER_PROGRAM, KeeperSetup, SEND_TIMEOUT, SpawnReply};
 use super::wire::{MAX_FDS, MAX_ORDERS, SpawnAnswer, ToHost, ToKeeper};
 
 /// How long another process may have the keeper's program open for writing.
-const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The largest interval that fits into the keeper's poll call.
 const LONGEST_POLL_MS: u128 = i32::MAX as u128;
@@ -128,7 +128,7 @@ impl KeeperLink {
     /// Sends one message. Waits while the socket is full, and gives up on a keeper that does not read for a long time.
     pub(crate) fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let _alone = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        let deadline = Instant::now() + SEND_PATIENCE;
+        let deadline = Instant::now() + SEND_TIMEOUT;
         let mut head = (message.len() as u32).to_le_bytes().to_vec();
         head.extend_from_slice(&(fds.len() as u32).to_le_bytes());
         // The descriptors travel with the first byte, which is the head's, so nothing may come before it.
@@ -242,7 +242,7 @@ fn launch(setup: &KeeperSetup<'_>, control: UnixStream) -> io::Result<(KeeperChi
     // The file was just written. If another thread forked meanwhile, the forked process has the file open for writing
     // until its exec.
     let mut child = Err(io::ErrorKind::ExecutableFileBusy.into());
-    until(BUSY_PATIENCE, Duration::from_millis(1), || {
+    until(BUSY_TIMEOUT, Duration::from_millis(1), || {
         child = keeper.spawn();
         !matches!(&child, Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy)
     });

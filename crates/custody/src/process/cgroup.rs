@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mount_is_found_among_others_and_a_bind_of_a_subtree_is_understood() {
+    fn the_cgroup2_mount_is_found_even_if_it_shows_a_subtree() {
         let v1 = "30 24 0:26 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory";
         let v2 = "31 24 0:27 /sub /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
         assert_eq!(cgroup2_mount(v1), None);

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_that_must_never_be_signalled_cannot_be_named() {
+    fn a_process_group_that_must_never_be_signalled_has_no_pgid() {
         assert!(Pgid::new(0).is_none());
         assert!(Pgid::new(1).is_none());
         assert!(Pgid::new(-5).is_none());

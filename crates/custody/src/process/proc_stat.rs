@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_parentheses_hides_no_field() {
+    fn parentheses_in_a_process_name_hide_no_field() {
         let line = b"7 (a) b (c)) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 4242 99";
         let expected = ProcStat { state: 'S', parent: 1, group: 2, session: 3, start: 4242 };
         assert_eq!(ProcStat::parse(line), Some(expected));

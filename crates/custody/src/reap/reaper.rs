@@ -25,10 +25,10 @@ use super::sweep::{self, DeadRun, sweep};
 use super::sweep_lock;
 
 /// How long keepers may still clear their own dead runs before the reaper ends them, too.
-const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
+const KEEPER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait for another host that clears dead runs: its time limit, and a little more.
-const LOCK_PATIENCE: Duration = sweep::LIMIT.saturating_add(Duration::from_secs(2));
+const LOCK_TIMEOUT: Duration = sweep::LIMIT.saturating_add(Duration::from_secs(2));
 
 /// What to do while another host clears dead runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,12 +67,12 @@ pub(crate) fn reap(
     if found.over.is_empty() {
         return Ok(CleanupReport { runs: found.unclear });
     }
-    let patience = match others {
-        OtherReapers::Await => LOCK_PATIENCE,
+    let timeout = match others {
+        OtherReapers::Await => LOCK_TIMEOUT,
         OtherReapers::LeaveTo => Duration::ZERO,
     };
     // If the directory cannot be locked, two hosts at the same time do the work twice, but do no harm.
-    let lock = state.open_runs().and_then(|dir| sweep_lock::wait_for(dir, patience));
+    let lock = state.open_runs().and_then(|dir| sweep_lock::wait_for(dir, timeout));
     if matches!(lock, Ok(None)) {
         let mut report = CleanupReport { runs: found.unclear };
         if others == OtherReapers::Await {
@@ -288,7 +288,7 @@ fn clear(mut over: Vec<EndedRun>, config: &CustodyOptions) -> Vec<ReapedRun> {
 
 /// Gives keepers whose hosts have just died time to finish.
 fn wait_for_keepers(over: &[EndedRun]) {
-    let deadline = Instant::now() + KEEPER_PATIENCE;
+    let deadline = Instant::now() + KEEPER_TIMEOUT;
     for over in over.iter().filter(|over| over.sweep) {
         let keeper = over.contents.keepers.last().map(|record| identity::find(&record.main));
         if let Some(Ok(Some(keeper))) = keeper {

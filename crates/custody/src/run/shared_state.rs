@@ -27,7 +27,7 @@ use super::open_runs;
 use super::options::{Containment, CustodyOptions, Tier};
 
 /// How long the keeper may take to end once all workers are gone.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The state that the run's handles, workers and threads share.
 #[derive(Debug)]
@@ -204,8 +204,8 @@ impl RunInner {
         if let Some(link) = self.link() {
             let _ = link.send(&ToKeeper::Finish.encode(), &[]);
         }
-        let patience = if done.survivors.is_empty() { CLOSE_PATIENCE } else { Duration::ZERO };
-        self.wait_table(patience, |table| matches!(table.keeper, KeeperState::Closed));
+        let timeout = if done.survivors.is_empty() { CLOSE_TIMEOUT } else { Duration::ZERO };
+        self.wait_table(timeout, |table| matches!(table.keeper, KeeperState::Closed));
         done.took = began.elapsed();
         open_runs::remove(self);
         report.insert(done).clone()

@@ -17,7 +17,7 @@ use crate::spawn::error::SpawnError;
 use crate::{Pgid, Pid, WorkerId};
 
 /// How long the host waits for a spawn before it gives up on the keeper: far longer than any start takes.
-const SPAWN_PATIENCE: Duration = Duration::from_secs(30);
+const SPAWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl RunInner {
     /// Records a spawn that waits for its answer.
@@ -83,7 +83,7 @@ pub(crate) fn request_worker(
 ) -> Result<WorkerState, RequestError> {
     let keeper_died = RequestError::Failed { stage: SpawnStage::KeeperDied, errno: 0 };
     let answer = link.send_orders(key, id.as_str().as_bytes().to_vec(), orders, fds)?;
-    match await_answer(&answer, SPAWN_PATIENCE) {
+    match await_answer(&answer, SPAWN_TIMEOUT) {
         SpawnReply::Came(SpawnAnswer::Failed { stage, errno }, _) => {
             Err(RequestError::Failed { stage, errno })
         }

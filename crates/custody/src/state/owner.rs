@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn users_from_a_network_prove_nothing() {
+    fn users_that_may_come_from_a_network_do_not_prove_a_private_group() {
         assert!(
             users_are_local("") && users_are_local("passwd: files systemd\ngroup: files\nhosts: files dns\n")
         );
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_user_files_prove_nothing() {
+    fn unreadable_or_incomplete_user_files_do_not_prove_a_private_group() {
         let users = "root:x:0:0::/:\nme:x:7:7::/:\nyou:x:8:8::/:\n";
         assert!(has_no_others(7, 7, users, "me:x:7:\n"));
         assert!(!has_no_others(8, 7, users, "you:x:8:\n"));

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_id_is_a_run_name_and_nothing_else_is() {
+    fn a_run_name_is_an_id_alone_or_with_a_complete_host() {
         let run = RunId::new();
         assert_eq!(RunName::parse(&run.to_string()), Some(RunName { run, host: None }));
         for bad in [".", "x", &format!("{run}."), &format!("{run}.1.2"), &format!("{run}.1.2.3.4")] {

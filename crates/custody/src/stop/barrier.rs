@@ -21,7 +21,7 @@ use super::report::{StopReport, Survivor};
 use super::survivors::{Unchanged, survivors_of};
 
 /// How much longer the barrier waits for shims that are still at work after the last KILL.
-const SHIM_PATIENCE: Duration = Duration::from_secs(5);
+const SHIM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The processes that the barrier stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) fn stop_workers(
     let killed = left.len();
     let retries = run.config.cleanup_max_retries.max(1);
     let interval = run.config.retry_interval();
-    let longest = Instant::now() + interval * retries + SHIM_PATIENCE;
+    let longest = Instant::now() + interval * retries + SHIM_TIMEOUT;
     // A process that KILL cannot reach at all is reported right after the last retry.
     let mut unchanged = Unchanged::for_at_least(interval * (retries - 1).max(1));
     for retry in 1.. {

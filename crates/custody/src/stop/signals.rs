@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_that_cannot_be_noted_cannot_be_named() {
+    fn a_signal_that_cannot_be_handled_has_no_value() {
         for raw in [-1, 0, 65, libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGABRT] {
             assert_eq!(Signal::new(raw), None, "{raw}");
         }
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_reads_back_as_it_was_written() {
+    fn a_signal_note_reads_back_as_written() {
         for (generation, signal) in [(0, 0), (1, 15), (u32::MAX, 64)] {
             assert_eq!(read_note(write_note(generation, signal)), (generation, signal));
         }

@@ -18,7 +18,7 @@ use super::report::Survivor;
 
 /// How long KILL has changed nothing, for each worker that has not ended.
 pub(super) struct Unchanged {
-    patience: Duration,
+    threshold: Duration,
     by_worker: HashMap<u64, (Look, Instant)>,
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Unchanged {
 struct Look(HashMap<Pid, u64>);
 
 impl Unchanged {
-    /// Creates a detector that considers a worker stuck once nothing has changed for `patience`.
-    pub(super) fn for_at_least(patience: Duration) -> Self {
-        Self { patience, by_worker: HashMap::new() }
+    /// Creates a detector that considers a worker stuck once nothing has changed for `threshold`.
+    pub(super) fn for_at_least(threshold: Duration) -> Self {
+        Self { threshold, by_worker: HashMap::new() }
     }
 
     /// Looks at these workers again. Returns whether all of them are stuck.
@@ -46,7 +46,7 @@ impl Unchanged {
             if *before != look {
                 (*before, *since) = (look, now);
             }
-            all &= now.duration_since(*since) >= self.patience;
+            all &= now.duration_since(*since) >= self.threshold;
         }
         all
     }

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_means_equal_as_people_see_it() {
+    fn exact_compares_values_and_not_number_types() {
         assert!(passes("exact", json!("a"), json!("a")));
         assert!(!passes("exact", json!("a"), json!("a ")));
         assert!(passes("exact", json!({ "a": [4] }), json!({ "a": [4.0] })));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_near_enough_or_not() {
+    fn numeric_accepts_answers_within_its_tolerance() {
         assert!(passes("numeric", json!(0.3), json!(0.1 + 0.2)));
         assert!(passes("numeric:0.5", json!(10), json!(" 10.5 ")));
         assert!(!passes("numeric:0.5", json!(10), json!(10.6)));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_picks_what_is_compared() {
+    fn a_path_selects_the_part_that_is_compared() {
         assert!(passes("path:$.answer.value", json!(4), json!({ "answer": { "value": 4.0 } })));
         assert!(!passes("path:$.answer", json!(4), json!({ "other": 4 })));
         assert!(passes("path:$.all[*].n", json!([1, 2]), json!({ "all": [{ "n": 1 }, { "n": 2 }] })));

@@ -50,7 +50,7 @@ mod tests {
 
     /// The mean of many numbers is normally distributed, so the interval must be the textbook interval.
     #[test]
-    fn for_many_numbers_it_is_the_interval_of_the_textbook() {
+    fn the_bootstrap_interval_of_many_numbers_approaches_the_normal_one() {
         let numbers: Vec<f64> = (0..2_000).map(|number| f64::from(number % 2)).collect();
         let half = 1.96 * (0.25_f64 / 2_000.0).sqrt();
         let interval = mean_interval(&numbers).expect("an interval");
@@ -60,13 +60,13 @@ mod tests {
 
     /// Of all draws of two numbers a and b, a quarter is (a, a) and a quarter is (b, b), so both ends are known.
     #[test]
-    fn of_two_numbers_the_ends_are_the_numbers() {
+    fn the_bootstrap_interval_of_two_numbers_spans_both() {
         let interval = mean_interval(&[1.0, 5.0]).expect("an interval");
         assert_eq!(interval, Interval { low: 1.0, high: 5.0 });
     }
 
     #[test]
-    fn one_number_has_no_interval_and_equal_numbers_a_point() {
+    fn one_number_has_no_interval_and_equal_numbers_one_of_width_zero() {
         assert_eq!(mean_interval(&[]), None);
         assert_eq!(mean_interval(&[0.3]), None);
         assert_eq!(mean_interval(&[0.1; 9]).map(|it| it.high - it.low), Some(0.0));

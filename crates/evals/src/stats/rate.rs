@@ -27,7 +27,7 @@ mod tests {
     /// Newcombe, "Two-sided confidence intervals for the single proportion" (1998), table I, method 3, which rounds to
     /// four digits.
     #[test]
-    fn intervals_are_those_that_newcombe_lists() {
+    fn wilson_intervals_match_the_table_of_newcombe() {
         for (passed, all, low, high) in [
             (81, 263, 0.2553, 0.3662),
             (15, 148, 0.0624, 0.1605),
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_never_leaves_zero_to_one_and_nothing_has_none() {
+    fn an_interval_stays_between_zero_and_one_and_no_samples_have_none() {
         for all in 1..50 {
             for passed in 0..=all {
                 let interval = wilson(passed, all).expect("an interval");

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn mcnemar_does_not_give_up_where_the_powers_of_two_are_too_small() {
+    fn mcnemar_handles_counts_whose_powers_of_two_underflow() {
         let even = mcnemar(2_000, 2_000);
         assert_close(even, 1.0);
         let uneven = mcnemar(1_900, 2_100);
@@ -95,13 +95,13 @@ mod tests {
     /// Darwin's maize in Fisher's "The Design of Experiments" (1935), section 21. Of the 32,768 ways, 835 and 28 are at
     /// least as extreme on one side, so 1,726 in all.
     #[test]
-    fn permutation_counts_what_fisher_counted() {
+    fn the_permutation_test_reproduces_fishers_example() {
         let maize = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48].map(f64::from);
         assert_close(permutation(&maize), 1_726.0 / 32_768.0);
     }
 
     #[test]
-    fn many_differences_are_drawn_and_come_close_to_the_exact_answer() {
+    fn for_many_differences_sampling_approximates_the_exact_test() {
         // With equal differences the test becomes McNemar's: 15 against 5 is 2 * 21700 / 2^20.
         let differences: Vec<f64> = (0..20).map(|at| if at < 15 { 0.5 } else { -0.5 }).collect();
         let drawn = permutation(&differences);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn no_difference_is_no_difference() {
+    fn without_a_difference_the_p_value_is_one() {
         assert_close(permutation(&[]), 1.0);
         assert_close(permutation(&[0.0, 0.0]), 1.0);
         assert_close(permutation(&[0.3, -0.3]), 1.0);

@@ -92,7 +92,7 @@ impl WatchdogGuard {
         let limit = watchdog.message_limit.min(watchdog.turn_limit);
         let pause = (limit / CHECKS_PER_LIMIT).clamp(CHECK_PAUSES.0, CHECK_PAUSES.1);
         let runtime = Handle::current();
-        let mut thread = WatchdogThread { watchdog, loops, restart, runtime, told: HashMap::new() };
+        let mut thread = WatchdogThread { watchdog, loops, restart, runtime, reported: HashMap::new() };
         std::thread::Builder::new().name("snakepit-watchdog".to_owned()).spawn(move || {
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 thread.check();
@@ -112,7 +112,7 @@ struct WatchdogThread {
     restart: UnboundedSender<usize>,
     runtime: Handle,
     /// What was reported, and when.
-    told: HashMap<StuckKey, Instant>,
+    reported: HashMap<StuckKey, Instant>,
 }
 
 impl WatchdogThread {
@@ -133,16 +133,16 @@ impl WatchdogThread {
                 self.act(index, None, age);
             }
         }
-        self.told.retain(|key, _| stuck.contains(key));
+        self.reported.retain(|key, _| stuck.contains(key));
     }
 
     /// Reports a stuck message or loop and restarts the loop. The next time, checks whether the restart helped.
     fn act(&mut self, index: usize, held: Option<&InFlight>, lasted: Duration) {
         let key = (index, held.map(|held| held.number));
-        if let Some(told) = self.told.get(&key) {
-            return self.exit_after_grace(*told);
+        if let Some(reported) = self.reported.get(&key) {
+            return self.exit_after_grace(*reported);
         }
-        self.told.insert(key, real_now());
+        self.reported.insert(key, real_now());
         let control = self.loops[index].control();
         let stack = self.stack(index);
         emit_with(Level::Warn, || Event::LoopStuck {
@@ -163,9 +163,9 @@ impl WatchdogThread {
         }
     }
 
-    fn exit_after_grace(&self, told: Instant) {
+    fn exit_after_grace(&self, reported: Instant) {
         if let IfStuck::RestartThenExit { status, grace } = self.watchdog.then
-            && told.elapsed() >= grace
+            && reported.elapsed() >= grace
         {
             crate::lifecycle::exit(status.into());
         }

@@ -12,7 +12,7 @@ use crate::failpoint::{LoopFailpoint, reach};
 use crate::health::real_now;
 use crate::mailbox::{MailboxError, Message};
 use crate::receive::RunContext;
-use crate::settle::tell_lease_lost;
+use crate::settle::report_lease_lost;
 use crate::telemetry::{Event, Level, emit_with};
 use crate::{Control, Heartbeat, RunOptions, locked};
 
@@ -78,7 +78,7 @@ pub(crate) async fn extend_all(run: &RunContext) -> bool {
     if all_extended {
         run.leases.extended.beat_at(began);
     }
-    run.slow.tell(run);
+    run.slow.report(run);
     all_extended
 }
 
@@ -92,7 +92,7 @@ async fn extend(id: LeaseId, message: &Message, run: &RunContext) -> bool {
         Err(MailboxError::ReceiptExpired) => {
             // A message that was settled meanwhile is not lost.
             if run.leased.remove(id).0.is_some() {
-                tell_lease_lost(&run.control, message);
+                report_lease_lost(&run.control, message);
             }
             true
         }
@@ -110,7 +110,7 @@ pub(crate) async fn still_leased(messages: Vec<Message>, run: &RunContext) -> Ve
     let extended = join_all(messages.iter().map(|message| message.extend(visibility))).await;
     let kept = messages.into_iter().zip(extended).filter_map(|(message, extended)| match extended {
         Err(MailboxError::ReceiptExpired) => {
-            tell_lease_lost(&run.control, &message);
+            report_lease_lost(&run.control, &message);
             None
         }
         Ok(()) | Err(_) => Some(message),
@@ -124,19 +124,19 @@ pub(crate) struct SlowMessages(Mutex<HashMap<u64, u32>>);
 
 impl SlowMessages {
     /// Warns of each message that has been handled for longer than one lease, and again whenever that time has doubled.
-    fn tell(&self, run: &RunContext) {
+    fn report(&self, run: &RunContext) {
         let in_flight = run.control.in_hand();
-        let mut told = locked(&self.0);
-        told.retain(|number, _| in_flight.iter().any(|held| held.number == *number));
+        let mut reported = locked(&self.0);
+        reported.retain(|number, _| in_flight.iter().any(|held| held.number == *number));
         for held in in_flight {
             let lasted = held.since.elapsed();
-            let times = told.get(&held.number).copied().unwrap_or(0);
+            let times = reported.get(&held.number).copied().unwrap_or(0);
             let limit = |times: u32| run.leases.visibility.saturating_mul(2_u32.saturating_pow(times));
             if lasted < limit(times) {
                 continue;
             }
             let next = (times + 1..u32::BITS).find(|times| lasted < limit(*times)).unwrap_or(u32::BITS);
-            told.insert(held.number, next);
+            reported.insert(held.number, next);
             emit_with(Level::Warn, || Event::LoopMessageSlow {
                 name: run.control.name().into(),
                 message_id: held.message.as_str().into(),

@@ -44,7 +44,7 @@ impl LoopAvailability {
         let mut known = locked(&self.known);
         let failures = known.mailbox.as_ref().map_or(1, |(failures, _)| failures.saturating_add(1));
         if failures == 1 {
-            self.tell(&reason);
+            self.report_failure(&reason);
         }
         known.mailbox = Some((failures, reason));
         self.mailbox_fails.store(true, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl LoopAvailability {
         if known.mailbox.take().is_some() {
             self.mailbox_fails.store(false, Ordering::Relaxed);
             self.publish(&known);
-            self.tell_recovery();
+            self.report_recovery();
         }
     }
 
@@ -70,22 +70,22 @@ impl LoopAvailability {
         let mut known = locked(&self.known);
         match (&known.pool, &reason) {
             (None, None) => return,
-            (None, Some(reason)) => self.tell(reason),
-            (Some(_), None) => self.tell_recovery(),
+            (None, Some(reason)) => self.report_failure(reason),
+            (Some(_), None) => self.report_recovery(),
             (Some(_), Some(_)) => {}
         }
         known.pool = reason;
         self.publish(&known);
     }
 
-    fn tell(&self, reason: &str) {
+    fn report_failure(&self, reason: &str) {
         emit_with(Level::Warn, || Event::LoopTrouble {
             name: self.control.name().into(),
             reason: reason.into(),
         });
     }
 
-    fn tell_recovery(&self) {
+    fn report_recovery(&self) {
         emit_with(Level::Info, || Event::LoopRecovered { name: self.control.name().into() });
     }
 }

@@ -13,7 +13,7 @@ mod settlement_rules;
 pub use crate::mailbox::ERROR_ATTRIBUTE;
 pub(crate) use handling_outcome::HandlingOutcome;
 pub(crate) use settlement::{
-    CUT_OFF, nack, receipts, release, settle, tell_lease_lost, write_delivery_limit,
+    CUT_OFF, nack, receipts, release, report_lease_lost, settle, write_delivery_limit,
 };
 pub(crate) use settlement_rules::SettlementRules;
 pub use settlement_rules::{GiveUpAction, Replies};

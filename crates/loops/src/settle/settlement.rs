@@ -105,7 +105,7 @@ pub(crate) async fn write_delivery_limit(
 pub(crate) async fn settle(message: &Message, outcome: HandlingOutcome, took: Duration, run: &RunContext) {
     let error = outcome.failure().map(HandlerFailure::to_string);
     let mut settlement = run.rules.settlement(message, outcome);
-    tell_attempt(&run.control, message, error, took, &settlement);
+    report_attempt(&run.control, message, error, took, &settlement);
     let mut refusals = ReplyRefusals::default();
     loop {
         let error = match settlement.apply(message).await {
@@ -113,7 +113,7 @@ pub(crate) async fn settle(message: &Message, outcome: HandlingOutcome, took: Du
             Err(error) => error,
         };
         match error {
-            MailboxError::ReceiptExpired => return tell_lease_lost(&run.control, message),
+            MailboxError::ReceiptExpired => return report_lease_lost(&run.control, message),
             error if error.is_passing() => {
                 let pause = run.availability.mailbox_failed(&error);
                 if !run.pause(pause).await {
@@ -128,7 +128,7 @@ pub(crate) async fn settle(message: &Message, outcome: HandlingOutcome, took: Du
                 if !goes_on {
                     let error = HandlerFailure::new(REPLY_FAILED, error.to_string()).to_string();
                     settlement = Settlement::Bury(DeadReason::Failed { error: error.clone() });
-                    tell_attempt(&run.control, message, Some(error), took, &settlement);
+                    report_attempt(&run.control, message, Some(error), took, &settlement);
                 }
             }
             error => {
@@ -157,7 +157,7 @@ impl ReplyRefusals {
 }
 
 /// Emits an event for an attempt, with its error if it failed. A message that no worker has begun was not attempted.
-fn tell_attempt(
+fn report_attempt(
     control: &Control,
     message: &Message,
     error: Option<String>,
@@ -187,7 +187,7 @@ fn tell_attempt(
 }
 
 /// Emits an event for a lost lease. Another receiver may have the message.
-pub(crate) fn tell_lease_lost(control: &Control, message: &Message) {
+pub(crate) fn report_lease_lost(control: &Control, message: &Message) {
     emit_with(Level::Warn, || Event::LoopLeaseLost {
         name: control.name().into(),
         message_id: message.id.to_string().into(),

@@ -1,4 +1,4 @@
-//! What SQLite's errors mean for a caller: what happened to which file, and what to do next.
+//! Explains SQLite's errors to callers: what happened to which file, and what to do next.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use rusqlite::ErrorCode;
 use super::storage::lock_holder;
 use crate::MailboxError;
 
-/// Why an operation was not done.
+/// Why an operation failed.
 #[derive(Debug)]
 pub(crate) enum OperationError {
-    /// It concerns this operation only: its changes are undone, and the others go on.
+    /// Only this operation fails: its changes are undone, and the other operations of the transaction
+    /// continue.
     Refused(MailboxError),
     /// SQLite failed.
     Sql(rusqlite::Error),
@@ -37,7 +38,7 @@ impl OperationError {
     }
 }
 
-/// Whether the error is about one statement, and says nothing of the file or the connection.
+/// Reports whether the error concerns only one statement, and neither the file nor the connection.
 pub(crate) fn concerns_one_operation(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -45,7 +46,7 @@ pub(crate) fn concerns_one_operation(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// The error for a person, with what to do next.
+/// Explains the error to a person, with what to do next.
 pub(crate) fn explain(path: &Path, error: rusqlite::Error) -> MailboxError {
     let file = path.display();
     let reason = match error.sqlite_error_code() {

@@ -1,11 +1,13 @@
-//! Mailboxes in a SQLite file: one file, many queues, many processes. What was sent survives a power cut.
+//! Mailboxes in a SQLite file: one file, many queues, many processes. Sent messages survive a power cut.
 //!
-//! Owns the file and everything beside it. Must not know loops or workers; callers see only [`SqliteMailbox`].
+//! Owns the file and everything beside it. Must not know loops or workers; callers see only
+//! [`SqliteMailbox`].
 //!
-//! A call passes these files: `options` (opening a file), `operation` (what the caller asks), `writer` (one thread per file and
-//! process: it runs all waiting operations in one transaction, and answers when the log is on disk), `transaction` (each operation
-//! as SQL), `storage` (the file, its format, its log and its locks), `stored_message` (the way back to the caller). `stored_time` has times as the file
-//! keeps them, and `error` what SQLite's errors mean.
+//! A call passes these files: `options` (opens a file), `operation` (what the caller asks for), `writer` (one
+//! thread per file and process, which runs all queued operations in one transaction and answers when the log
+//! is on disk), `transaction` (each operation as SQL), `storage` (the file, its format, its log and its
+//! locks) and `stored_message` (the way back to the caller). `stored_time` converts times to the form that
+//! the file stores, and `error` explains SQLite's errors.
 
 pub(crate) mod error;
 mod operation;
@@ -37,11 +39,11 @@ use super::{
     check_wait, telemetry,
 };
 
-/// The queue that is opened if none is named.
+/// The queue that is opened if the caller names none.
 pub const DEFAULT_QUEUE: &str = "main";
 
-/// A mailbox in a SQLite file. [`close`](Mailbox::close) closes it for all handles of this process, but for no other process;
-/// opening it again gives an open mailbox.
+/// A mailbox in a SQLite file. [`close`](Mailbox::close) closes it for all handles of this process, but for
+/// no other process; opening it again gives an open mailbox.
 ///
 /// ```no_run
 /// use snakepit::mailbox::{Mailbox, MailboxError, SendOptions, SqliteMailbox};
@@ -68,7 +70,8 @@ impl fmt::Debug for SqliteMailbox {
     }
 }
 
-/// The output of an operation, which has the variant that belongs to it; the error is for the compiler.
+/// Performs an operation and returns its output. Each operation has one variant of output; the error for any
+/// other only satisfies the compiler.
 macro_rules! output {
     ($mailbox:expr, $operation:expr, $variant:ident) => {
         match $mailbox.perform($operation).await? {
@@ -80,7 +83,7 @@ macro_rules! output {
 use output;
 
 impl SqliteMailbox {
-    /// Opens the queue `main` of a file, which is created if it is missing.
+    /// Opens the queue `main` of a file. Creates the file if it is missing.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MailboxError> {
         SqliteOptions::new().open(path)
     }
@@ -95,7 +98,7 @@ impl SqliteMailbox {
         SqliteOptions::new().open_url(url)
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.writer.file().path
     }
@@ -130,7 +133,8 @@ impl SqliteMailbox {
         let receive = async { output!(self, Operation::Receive(options), Received) };
         tokio::select! {
             biased;
-            // Messages that are leased meanwhile go back.
+            // Messages that the writer leases for this receive after all are released when its answer is
+            // dropped.
             _ = closed => Err(self.closed()),
             received = receive => {
                 let received = received?;

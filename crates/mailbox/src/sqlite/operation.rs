@@ -1,4 +1,4 @@
-//! What callers ask of the writer, and what it answers.
+//! The operations that callers ask of the writer, and their outputs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{
     SendOptions, SettingsChange,
 };
 
-/// A receipt as the file knows it.
+/// The numbers of a message and of its lease in the file, which a receipt contains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseKey {
     pub(crate) message: i64,
@@ -23,7 +23,7 @@ pub(crate) struct LeaseKey {
 }
 
 impl LeaseKey {
-    /// None: this file has never issued the receipt.
+    /// Returns `None` if no mailbox in a file can have issued the receipt.
     pub(crate) fn of(receipt: &Receipt) -> Option<Self> {
         let ReceiptKey::Numbers { message, lease } = receipt.0 else { return None };
         Some(Self { message: message.try_into().ok()?, lease: lease.try_into().ok()? })
@@ -37,7 +37,7 @@ pub(crate) enum Operation {
     Receive(ReceiveOptions),
     ChangeLeases(Vec<LeaseKey>, LeaseChange),
     Reply(LeaseKey, Vec<u8>, SendOptions),
-    /// The reply to a message, after a wait if necessary.
+    /// Returns the reply to a message. Waits for it up to the given time.
     Result(MessageId, Duration),
     Settings,
     Configure(SettingsChange),
@@ -48,14 +48,14 @@ pub(crate) enum Operation {
     DeadLetters(usize),
     Redrive(Option<Vec<MessageId>>),
     PurgeDeadLetters,
-    /// The size of the file.
+    /// Returns the size of the file.
     Size,
-    /// An empty transaction.
+    /// Runs an empty transaction.
     Health,
 }
 
 impl Operation {
-    /// Whether it only reads, and so needs no write lock and creates no queue.
+    /// Reports whether the operation only reads. Then it needs no write lock and creates no queue.
     pub(crate) fn is_read(&self) -> bool {
         matches!(
             self,
@@ -69,7 +69,7 @@ impl Operation {
         )
     }
 
-    /// Whether it makes more than one change, so that it could be half done.
+    /// Reports whether the operation makes more than one change, so that a failure could leave it half done.
     pub(crate) fn has_steps(&self) -> bool {
         match self {
             Self::Send(body, options) => {
@@ -101,7 +101,7 @@ pub(crate) enum OperationOutput {
 pub(crate) struct QueuedOperation {
     pub(crate) queue: Arc<str>,
     pub(crate) operation: Operation,
-    /// None: nobody waits for the output.
+    /// `None` if nobody waits for the output.
     pub(crate) reply: Option<oneshot::Sender<Result<OperationOutput, MailboxError>>>,
 }
 
@@ -110,17 +110,18 @@ impl QueuedOperation {
         matches!(self.operation, Operation::Receive(_))
     }
 
-    /// Whether it changes something that its caller is told is done.
+    /// Reports whether the answer promises a change: it must be on disk before the caller is answered.
+    /// Receives promise nothing.
     pub(crate) fn is_promise(&self) -> bool {
         !self.operation.is_read() && !self.is_receive()
     }
 
-    /// Whether its caller has stopped waiting.
+    /// Reports whether the caller has stopped waiting.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 
-    /// How long it may wait for a message or a reply.
+    /// Returns how long the operation may wait for a message or a reply.
     pub(crate) fn wait(&self) -> Duration {
         match &self.operation {
             Operation::Receive(options) => options.wait,
@@ -131,7 +132,7 @@ impl QueuedOperation {
 
     pub(crate) fn finish(self, result: Result<OperationOutput, MailboxError>) {
         if let Some(reply) = self.reply {
-            // A caller that is gone needs no output; leased messages go back when they are dropped.
+            // A caller that has gone away needs no output. Dropping the output releases its leased messages.
             let _ = reply.send(result);
         }
     }

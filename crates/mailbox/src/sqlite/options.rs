@@ -1,4 +1,4 @@
-//! How a mailbox in a file is opened.
+//! The options for opening a mailbox in a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{DEFAULT_QUEUE, SqliteMailbox};
 use crate::clock::{BootClock, Clock};
 use crate::{DeadLetterPolicy, MailboxError};
 
-/// How a mailbox in a file is opened.
+/// Options for opening a mailbox in a file.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
     queue: String,
@@ -41,56 +41,59 @@ impl Default for SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The queue `main`, the delivery limit of the queue, and five seconds for the locks of others.
+    /// Creates the default options: the queue `main` with its own delivery limit, and at most five seconds of
+    /// waiting for the locks of other processes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Which queue of the file.
+    /// Selects the queue of the file.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queue = name.into();
         self
     }
 
-    /// When messages are given up. A delivery limit is written to the queue's settings, for everybody who uses it; without one
-    /// the queue keeps its limit.
+    /// Sets when messages are given up. A delivery limit is written to the queue's settings, and so applies
+    /// to everybody who uses the queue. Without one, the queue keeps its limit.
     pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// How long another process may keep the file locked before an operation fails with [`MailboxError::Busy`]. As with the
-    /// clock, the first handle of a process that opens the file decides.
+    /// Sets how long another process may keep the file locked before an operation fails with
+    /// [`MailboxError::Busy`]. Like the clock, it is decided by the first handle of a process that opens the
+    /// file.
     pub fn busy_timeout(mut self, time: Duration) -> Self {
         self.busy_timeout = time;
         self
     }
 
-    /// Reads the time from this clock.
+    /// Sets the clock that the mailbox reads.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Reads and writes through the VFS of this name, which was registered with SQLite before.
+    /// Reads and writes the file through the VFS of this name. It must be registered with SQLite before.
     pub fn vfs(mut self, name: impl Into<String>) -> Self {
         self.vfs = Some(name.into());
         self
     }
 
-    /// Brings the log to disk with this.
+    /// Sets how the log is synced to disk.
     pub fn log_sync(mut self, sync: Arc<dyn LogSync>) -> Self {
         self.log_sync = sync;
         self
     }
 
-    /// Opens the file even if its log was lost. Messages that were only in the log are gone for good.
+    /// Opens the file even if its log is lost. Messages that were only in the log are lost for good.
     pub fn accept_lost_log(mut self) -> Self {
         self.lost_log = LostLog::Accept;
         self
     }
 
-    /// Creates neither the file nor the queue: if one is missing, opening fails with [`MailboxError::Missing`].
+    /// Opens only an existing file and queue. If one of them is missing, opening fails with
+    /// [`MailboxError::Missing`].
     pub fn existing(mut self) -> Self {
         self.creation = Creation::Never;
         self
@@ -122,7 +125,7 @@ impl SqliteOptions {
         })
     }
 
-    /// The names of the queues in a file, in the order in which they were created.
+    /// Returns the names of the queues in a file, in the order of their creation.
     pub fn queue_names(self, path: impl AsRef<Path>) -> Result<Vec<String>, MailboxError> {
         let file = self.file(path.as_ref())?;
         let connection = file.connect()?;
@@ -133,7 +136,8 @@ impl SqliteOptions {
         names().map_err(|error| explain(&file.path, error))
     }
 
-    /// Opens the file, or creates it. A file of an older version is upgraded. Reads and writes a little, on this thread.
+    /// Opens the file, or creates it. Upgrades a file of an older version. Reads and writes a little, on the
+    /// calling thread.
     pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteMailbox, MailboxError> {
         self.policy.check()?;
         let (queue, change): (Arc<str>, _) = (self.queue.as_str().into(), self.policy.settings_change());

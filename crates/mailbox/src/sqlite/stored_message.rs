@@ -1,4 +1,4 @@
-//! Messages as the file has them, and how they become messages of a mailbox.
+//! Messages as the file stores them, and their conversion to messages of a mailbox.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,16 +29,17 @@ pub(crate) struct StoredMessage {
     in_reply_to: Option<MessageId>,
     keep_result: Option<Micros>,
     pub(crate) group: Option<String>,
-    /// Not a column: the reader fills it in, and the attempts.
+    /// The delivery limit of the queue. Neither this nor the attempts are columns: [`StoredMessage::read`]
+    /// leaves them empty, and its caller fills them in.
     pub(crate) limit: u32,
     pub(crate) attempts: Vec<Attempt>,
 }
 
 impl StoredMessage {
-    /// What [`StoredMessage::read`] takes, in this order.
+    /// The columns that [`StoredMessage::read`] expects, in this order.
     pub(crate) const COLUMNS: &str = "number, lease, deliveries, id, priority, sent, reply_to, trace, attributes, large, body, \
                                       in_reply_to, keep_result, group_key";
-    /// The number of [`StoredMessage::COLUMNS`].
+    /// The number of columns in [`StoredMessage::COLUMNS`].
     pub(crate) const WIDTH: usize = 14;
 
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -82,7 +83,7 @@ impl StoredMessage {
         }
     }
 
-    /// The message for a caller that only looks.
+    /// Converts the message for a caller that only inspects it.
     pub(crate) fn without_receipt(self, mailbox: &Arc<dyn Mailbox>) -> Message {
         self.with_receipt(None, mailbox)
     }
@@ -96,7 +97,7 @@ pub(crate) fn read_attributes(text: Option<&str>) -> BTreeMap<String, String> {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// None if there are none.
+/// Returns `None` if there are no attributes.
 pub(crate) fn write_attributes(attributes: &BTreeMap<String, String>) -> Option<String> {
     (!attributes.is_empty()).then(|| serde_json::to_string(attributes).unwrap_or_default())
 }
@@ -115,10 +116,11 @@ impl StoredDeadLetter {
     }
 }
 
-/// Leased messages on their way to a receiver. Messages that nobody takes are released.
+/// Leased messages on their way to a receiver. If the receiver has gone away, dropping the batch releases
+/// them.
 pub(crate) struct ReceivedBatch {
     pub(crate) messages: Vec<StoredMessage>,
-    /// When a message can be received, if there is none now.
+    /// If the batch is empty, when a message may become visible without a send.
     pub(crate) next: Option<Micros>,
     release_to: Option<(Arc<OperationQueue>, Arc<str>)>,
 }
@@ -128,7 +130,8 @@ impl ReceivedBatch {
         Self { messages, next, release_to: None }
     }
 
-    /// The commit has returned: from here on the messages are leased.
+    /// Records that the transaction is committed: the messages are leased, and must be released if nobody
+    /// takes them.
     pub(crate) fn commit(&mut self, operations: &Arc<OperationQueue>, queue: &Arc<str>) {
         self.release_to = Some((Arc::clone(operations), Arc::clone(queue)));
     }

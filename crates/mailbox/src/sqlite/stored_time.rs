@@ -1,18 +1,18 @@
-//! Times as the file keeps them.
+//! Times as the file stores them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::clock::Clock;
 
-/// Microseconds, of whichever clock.
+/// A time in microseconds, of the boot clock or of the wall clock.
 pub(crate) type Micros = i64;
 
-/// As the file keeps it. What is too long for it never ends.
+/// Converts a time to the form that the file stores. A time too long for that never ends.
 pub(crate) fn micros(time: Duration) -> Micros {
     Micros::try_from(time.as_micros()).unwrap_or(Micros::MAX)
 }
 
-/// What the file has kept.
+/// Converts a stored time back.
 pub(crate) fn time(micros: Micros) -> Duration {
     Duration::from_micros(micros.max(0) as u64)
 }

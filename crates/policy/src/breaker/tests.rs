@@ -32,7 +32,7 @@ fn phase(circuit: &Circuit, now: Instant) -> CircuitPhase {
 }
 
 #[test]
-fn too_many_failures_open_it_and_calls_are_refused_until_its_time_is_over() {
+fn too_many_failures_open_the_circuit_for_its_configured_time() {
     let (circuit, now) = circuit(Breaker::default());
     fail(&circuit, 9, now);
     assert_eq!(phase(&circuit, now), CircuitPhase::Closed);
@@ -52,7 +52,7 @@ fn too_many_failures_open_it_and_calls_are_refused_until_its_time_is_over() {
 }
 
 #[test]
-fn a_few_failures_among_many_calls_do_not_open_it() {
+fn a_few_failures_among_many_calls_do_not_open_the_circuit() {
     let (circuit, now) = circuit(Breaker::default());
     succeed(&circuit, 100, now);
     fail(&circuit, 99, now);
@@ -62,7 +62,7 @@ fn a_few_failures_among_many_calls_do_not_open_it() {
 }
 
 #[test]
-fn failures_of_long_ago_do_not_count() {
+fn failures_outside_the_window_do_not_count() {
     let (circuit, mut now) = circuit(Breaker::default());
     for _ in 0..20 {
         fail(&circuit, 4, now);
@@ -74,7 +74,7 @@ fn failures_of_long_ago_do_not_count() {
 }
 
 #[test]
-fn a_trial_that_succeeds_closes_it_with_a_clean_record() {
+fn a_successful_trial_closes_the_circuit_and_resets_its_counts() {
     let (circuit, now) = circuit(Breaker::default());
     fail(&circuit, 10, now);
     let then = now + seconds(5);
@@ -92,7 +92,7 @@ fn a_trial_that_succeeds_closes_it_with_a_clean_record() {
 }
 
 #[test]
-fn each_trial_that_fails_doubles_the_time_up_to_the_longest() {
+fn each_failed_trial_doubles_the_open_time_up_to_the_limit() {
     let (circuit, mut now) = circuit(Breaker::default());
     fail(&circuit, 10, now);
     let mut times = Vec::new();
@@ -122,7 +122,7 @@ fn a_cancelled_trial_frees_its_place() {
 }
 
 #[test]
-fn a_trial_nobody_hears_of_again_blocks_the_next_only_for_a_while() {
+fn a_trial_without_a_result_blocks_the_next_one_only_for_the_open_time() {
     let (circuit, now) = circuit(Breaker::default());
     fail(&circuit, 10, now);
     let now = now + seconds(5);
@@ -155,7 +155,7 @@ fn all_trials_must_succeed() {
 }
 
 #[test]
-fn calls_from_before_it_opened_change_nothing_afterwards() {
+fn results_of_calls_admitted_before_the_circuit_opened_are_ignored() {
     let (circuit, now) = circuit(Breaker::default());
     let old: Vec<_> = (0..30).map(|_| circuit.admit(now).expect("closed")).collect();
     fail(&circuit, 10, now);
@@ -170,7 +170,7 @@ fn calls_from_before_it_opened_change_nothing_afterwards() {
 }
 
 #[test]
-fn times_as_long_or_short_as_can_be_do_no_harm() {
+fn extreme_durations_do_not_panic() {
     for time in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
         let policy =
             Breaker::default().window(time).open_for(time).longest(Duration::MAX).failures(0).trials(0);
@@ -186,7 +186,7 @@ fn times_as_long_or_short_as_can_be_do_no_harm() {
 }
 
 #[test]
-fn threads_lose_no_count_within_a_turn() {
+fn concurrent_threads_lose_no_counts() {
     let (circuit, now) = circuit(Breaker::default().failures(u32::MAX));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -220,7 +220,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn it_is_never_stuck(steps in prop::collection::vec(step(), 0..150), trials in 1..4u32) {
+    fn a_circuit_always_admits_a_trial_within_its_longest_open_time(steps in prop::collection::vec(step(), 0..150), trials in 1..4u32) {
         let (circuit, mut now) = circuit(Breaker::default().failures(2).trials(trials));
         let mut out = Vec::new();
         for step in steps {
@@ -263,7 +263,7 @@ proptest! {
 }
 
 #[test]
-fn other_settings_hold_at_once_and_an_open_circuit_stays_open_no_longer_than_they_say() {
+fn new_settings_apply_at_once_and_may_shorten_the_open_time() {
     let (circuit, now) = circuit(Breaker::default());
     fail(&circuit, 5, now);
     circuit.adopt(Breaker::default().failures(6), now);
@@ -280,7 +280,7 @@ fn other_settings_hold_at_once_and_an_open_circuit_stays_open_no_longer_than_the
 }
 
 #[test]
-fn a_window_of_another_length_begins_anew() {
+fn a_window_of_another_length_starts_empty() {
     let (circuit, now) = circuit(Breaker::default());
     fail(&circuit, 9, now);
     circuit.adopt(Breaker::default().window(seconds(60)), now);
@@ -291,7 +291,7 @@ fn a_window_of_another_length_begins_anew() {
 }
 
 #[test]
-fn what_is_forgotten_is_closed_and_hears_nothing_of_calls_from_before() {
+fn a_reset_circuit_is_closed_and_ignores_results_of_earlier_calls() {
     let (circuit, now) = circuit(Breaker::default().failures(1));
     let before = circuit.admit(now).expect("closed");
     fail(&circuit, 1, now);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_bucket_keeps_its_counts_apart() {
+    fn a_full_bucket_does_not_overflow_into_its_neighbouring_count() {
         let now = Instant::now();
         let window = FailureWindow::new(Duration::from_secs(10), now);
         window.buckets[0].store((FULL - 1) << COUNT_BITS | 7, Ordering::Relaxed);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_comes_late_does_not_turn_the_window_back() {
+    fn a_late_result_does_not_move_the_window_back() {
         let now = Instant::now();
         let window = FailureWindow::new(Duration::from_secs(10), now);
         window.count(CallQuality::Good, now + Duration::from_secs(10));

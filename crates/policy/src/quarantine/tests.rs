@@ -81,7 +81,7 @@ fn an_answer_clears_the_suspect() {
 }
 
 #[test]
-fn one_worker_dies_once_however_often_it_had_begun_the_call() {
+fn one_death_counts_once_however_often_the_worker_had_begun_the_call() {
     let (list, now) = list();
     let (call, autopsy) = (number(1), death(1));
     (0..10).for_each(|_| assert!(list.suspect("render", &call, &autopsy, OWN, now).is_none()));
@@ -132,7 +132,7 @@ fn kill_with(list: &SuspectList<Died>, args: &Encoded, charge: Charge, workers: 
 }
 
 #[test]
-fn other_settings_judge_everybody_anew_and_none_forget_all() {
+fn new_settings_judge_all_suspects_again_and_no_settings_forget_them() {
     let (list, now) = list();
     let (once, thrice) = (number(1), number(3));
     kill(&list, &once, 1, now);
@@ -157,7 +157,7 @@ fn other_settings_judge_everybody_anew_and_none_forget_all() {
 }
 
 #[test]
-fn a_shorter_memory_holds_for_deaths_that_are_known_already() {
+fn a_shorter_window_also_applies_to_known_deaths() {
     let (list, now) = list();
     let call = number(1);
     list.suspect("render", &call, &death(1), OWN, now);
@@ -169,7 +169,7 @@ fn a_shorter_memory_holds_for_deaths_that_are_known_already() {
 }
 
 #[test]
-fn deaths_far_apart_are_no_series() {
+fn deaths_far_apart_do_not_add_up() {
     let (list, mut now) = list();
     let call = number(1);
     for count in 0..10 {
@@ -180,7 +180,7 @@ fn deaths_far_apart_are_no_series() {
 }
 
 #[test]
-fn the_quarantine_ends_and_then_the_list_is_empty() {
+fn a_quarantine_expires_and_is_then_forgotten() {
     let (list, now) = list();
     let poison = number(1);
     kill(&list, &poison, 3, now);
@@ -207,7 +207,7 @@ fn suspects_are_listed_and_can_be_released_by_hand() {
 }
 
 #[test]
-fn the_oldest_is_forgotten_first_and_who_is_refused_last() {
+fn the_oldest_suspect_is_forgotten_first_but_quarantined_calls_last() {
     let list = SuspectList::new(Some(Quarantine::default().remembered(3)));
     let now = Instant::now();
     kill(&list, &number(0), 3, now);
@@ -224,7 +224,7 @@ fn the_oldest_is_forgotten_first_and_who_is_refused_last() {
 }
 
 #[test]
-fn only_the_short_form_of_a_death_is_kept() {
+fn only_shortened_autopsies_are_kept() {
     let (list, now) = list();
     let died = death(1);
     assert!(!died.is_short);
@@ -233,7 +233,7 @@ fn only_the_short_form_of_a_death_is_kept() {
 }
 
 #[test]
-fn what_differs_anywhere_has_another_fingerprint() {
+fn calls_that_differ_anywhere_have_different_fingerprints() {
     let (list, _) = list();
     let large = |fill: u8, len: usize| {
         args![Value::from(Bytes::from(vec![fill; len]))].into_encoded().expect("arguments")
@@ -255,7 +255,7 @@ fn what_differs_anywhere_has_another_fingerprint() {
 }
 
 #[test]
-fn the_same_arguments_are_the_same_call_also_when_they_came_in_a_frame() {
+fn equal_arguments_have_one_fingerprint_even_if_they_came_in_a_frame() {
     let (list, _) = list();
     let bodies = [1, 2].map(|fill| Value::from(Bytes::from(vec![fill; 100_000])));
     let made = Encoded::encode(&bodies).expect("arguments");
@@ -268,7 +268,7 @@ fn the_same_arguments_are_the_same_call_also_when_they_came_in_a_frame() {
 
 proptest! {
     #[test]
-    fn the_list_stays_bounded_and_its_parts_agree(
+    fn the_suspect_list_stays_bounded_and_consistent(
         // The call, whether its worker died, and the seconds that pass.
         steps in prop::collection::vec((0..6u32, prop::bool::weighted(0.8), 0..200u64), 0..200),
     ) {

@@ -25,7 +25,7 @@ fn log(workers: usize) -> RestartLog {
 }
 
 #[test]
-fn those_that_died_of_calls_are_replaced_at_once_where_only_starts_count() {
+fn if_only_starts_count_workers_that_died_of_calls_are_replaced_at_once() {
     let policy = Restarts { counted: CountedFailures::BeforeFirstCall, ..Restarts::default() };
     let (mut log, now) = (RestartLog::new(policy, 1), Instant::now());
     for _ in 0..100 {
@@ -40,7 +40,7 @@ fn those_that_died_of_calls_are_replaced_at_once_where_only_starts_count() {
 }
 
 #[test]
-fn one_accident_is_replaced_at_once() {
+fn a_single_failed_worker_is_replaced_at_once() {
     let (mut log, now) = (log(1), Instant::now());
     assert_eq!(log.next(now), NextStart::Now);
     log.failed(now, SHORT, EVEN());
@@ -48,7 +48,7 @@ fn one_accident_is_replaced_at_once() {
 }
 
 #[test]
-fn a_series_waits_twice_as_long_each_time() {
+fn the_pause_doubles_with_each_failure_of_a_series() {
     let (mut log, mut now) = (log(10), Instant::now());
     log.failed(now, SHORT, EVEN());
     let mut pauses = Vec::new();
@@ -66,7 +66,7 @@ fn a_series_waits_twice_as_long_each_time() {
 }
 
 #[test]
-fn workers_that_fail_together_are_one_step_of_the_series() {
+fn workers_that_fail_together_count_as_one_failure_of_the_series() {
     let (mut log, now) = (log(20), Instant::now());
     (0..20).for_each(|_| log.failed(now, SHORT, EVEN()));
     assert_eq!(log.next(now), NextStart::At(now + millis(100)));
@@ -94,7 +94,7 @@ fn failures_fall_out_of_the_window() {
 }
 
 #[test]
-fn a_healthy_pool_that_loses_everybody_twice_is_replaced_at_once_and_soon_the_third_time() {
+fn a_healthy_pool_survives_the_loss_of_all_workers_twice_and_is_degraded_the_third_time() {
     let (mut log, mut now) = (log(20), Instant::now());
     for _ in 0..2 {
         (0..20).for_each(|_| log.failed(now, SERVED, EVEN()));
@@ -110,7 +110,7 @@ fn a_healthy_pool_that_loses_everybody_twice_is_replaced_at_once_and_soon_the_th
 }
 
 #[test]
-fn trials_come_one_by_one_and_the_first_that_serves_restores_the_pool() {
+fn trial_workers_start_one_by_one_and_the_first_that_serves_restores_the_pool() {
     let (mut log, mut now) = (log(1), Instant::now());
     (0..6).for_each(|_| log.failed(now, SHORT, EVEN()));
     for _ in 0..3 {
@@ -131,7 +131,7 @@ fn trials_come_one_by_one_and_the_first_that_serves_restores_the_pool() {
 }
 
 #[test]
-fn a_pool_that_tries_nobody_is_not_degraded_for_ever() {
+fn a_pool_without_trials_does_not_stay_degraded() {
     let (mut log, now) = (log(1), Instant::now());
     (0..6).for_each(|_| log.failed(now, SERVED, EVEN()));
     assert!(matches!(log.next(now + seconds(59)), NextStart::Degraded { .. }));
@@ -139,7 +139,7 @@ fn a_pool_that_tries_nobody_is_not_degraded_for_ever() {
 }
 
 #[test]
-fn a_smaller_pool_bears_less() {
+fn a_smaller_pool_tolerates_fewer_failures() {
     let (mut log, now) = (log(20), Instant::now());
     (0..20).for_each(|_| log.failed(now, SERVED, EVEN()));
     log.resize(2);
@@ -189,7 +189,7 @@ fn storm(workers: usize, life: Duration, answers: bool) -> (usize, usize) {
 }
 
 #[test]
-fn a_crash_storm_costs_a_trial_for_every_longest_pause_however_long_its_workers_live() {
+fn a_crash_storm_starts_one_worker_per_longest_pause_however_long_workers_live() {
     // One trial every 5 s in 600 s, varied by a quarter and averaged, plus the worker's life and the initial budget.
     for (workers, life) in [(1, 1), (1, 300), (4, 50), (20, 1), (20, 300), (4, 1100), (4, 1500), (20, 3000)] {
         for answers in [false, true] {
@@ -203,7 +203,7 @@ fn a_crash_storm_costs_a_trial_for_every_longest_pause_however_long_its_workers_
 }
 
 #[test]
-fn who_passes_has_outlived_those_that_failed_or_does_what_none_of_them_did() {
+fn a_trial_passes_by_outliving_the_failed_workers_or_by_answering_if_none_did() {
     let now = Instant::now();
     let life = |lived: u64, answered: bool| life_of(millis(lived), answered);
     let degraded_by = |failed: WorkerLife| {
@@ -244,7 +244,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn whatever_happened_there_is_a_next_start_and_it_is_near(
+    fn the_next_start_is_never_far_away(
         steps in proptest::collection::vec(step(), 0..100),
     ) {
         let (mut log, mut now) = (log(4), Instant::now());

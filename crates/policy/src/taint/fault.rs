@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_mentions_a_gpu_is_no_fault() {
+    fn a_line_that_merely_mentions_a_gpu_is_not_a_fault() {
         let lines = [
             "CUDA error handling is enabled",
             "CUDA errors so far: none",
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_for_another_reason_is_no_fault_of_the_place() {
+    fn an_abort_without_an_allocator_message_is_not_a_fault() {
         let lines = [
             "Fatal Python error: Aborted",
             "terminate called after throwing an instance of 'std::runtime_error'",
@@ -281,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_error_is_one_and_other_signals_are_not() {
+    fn sigbus_is_a_fault_and_other_signals_are_not() {
         assert_eq!(kind(&died_of(Signal::BUS, &[])), Some(FaultKind::Bus));
         assert_eq!(kind(&died_of(Signal::SEGV, &[])), None);
         assert_eq!(kind(&died_of(Signal::KILL, &["Killed"])), None);
     }
 
     #[test]
-    fn what_we_ended_ourselves_died_of_no_signal_of_its_own() {
+    fn a_signal_sent_by_the_pool_is_not_a_fault() {
         for signal in [Signal::BUS, Signal::ABORT] {
             let ended = Died { by_pool: true, ..died_of(signal, &["free(): invalid pointer"]) };
             assert_eq!(kind(&ended), None);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_in_peace_has_no_fault() {
+    fn a_clean_exit_is_not_a_fault() {
         assert_eq!(kind(&died(ExitStatus::Code(0), &["CUDA out of memory, using the CPU"])), None);
     }
 

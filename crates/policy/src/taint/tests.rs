@@ -34,7 +34,7 @@ fn the_smallest_free_number_is_given() {
 }
 
 #[test]
-fn a_tainted_slot_is_left_out_until_its_time_is_over() {
+fn a_tainted_slot_is_skipped_until_the_taint_expires() {
     let (mut slots, now) = slots(&[]);
     let place = slots.take(now).expect("a place");
     slots.taint(&place, fault(), now);
@@ -60,7 +60,7 @@ fn workers_are_spread_over_the_devices() {
 }
 
 #[test]
-fn a_tainted_device_gets_nobody_until_its_time_is_over() {
+fn a_tainted_device_is_skipped_until_the_taint_expires() {
     let (mut slots, now) = slots(&["cuda:0", "cuda:1"]);
     let place = slots.take(now).expect("a place");
     slots.taint(&place, fault(), now);
@@ -74,7 +74,7 @@ fn a_tainted_device_gets_nobody_until_its_time_is_over() {
 }
 
 #[test]
-fn when_every_device_is_tainted_it_says_until_when() {
+fn if_every_device_is_tainted_the_error_says_until_when() {
     let (mut slots, now) = slots(&["cuda:0", "cuda:1"]);
     let (first, second) = (slots.take(now).expect("a place"), slots.take(now).expect("a place"));
     slots.taint(&first, fault(), now);
@@ -115,7 +115,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn no_place_is_given_twice_and_none_that_is_tainted(
+    fn no_slot_is_assigned_twice_or_while_tainted(
         steps in prop::collection::vec(step(), 0..200),
         devices in 0..4usize,
     ) {
@@ -163,7 +163,7 @@ proptest! {
 }
 
 #[test]
-fn other_settings_bring_other_devices_and_those_before_are_remembered() {
+fn new_settings_bring_new_devices_and_earlier_taints_are_kept() {
     let (mut slots, now) = slots(&["cuda:0", "cuda:1"]);
     let taken: Vec<_> = (0..3).map(|_| slots.take(now).expect("a place")).collect();
     slots.taint(&taken[0], fault(), now);

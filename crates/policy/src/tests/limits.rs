@@ -71,7 +71,7 @@ fn share_within(trace: &[(f64, usize)], from: f64, to: f64, bounds: std::ops::Ra
 }
 
 #[test]
-fn it_settles_near_what_a_worker_can_do_at_once() {
+fn the_limit_settles_near_the_parallelism_of_the_worker() {
     for (parallel, bounds) in [(1, 1..=3), (4, 4..=7), (8, 8..=11), (16, 16..=21), (40, 40..=50)] {
         for seed in 1..=2 {
             let mut limit = AdaptiveLimit::new(1, 64);
@@ -91,7 +91,7 @@ fn it_settles_near_what_a_worker_can_do_at_once() {
 }
 
 #[test]
-fn noise_does_not_move_it_far() {
+fn noise_does_not_move_the_limit_far() {
     for (parallel, bounds) in [(4, 3..=9), (16, 13..=24)] {
         for seed in 1..=2 {
             let mut limit = AdaptiveLimit::new(1, 64);
@@ -107,7 +107,7 @@ fn noise_does_not_move_it_far() {
 }
 
 #[test]
-fn a_worker_that_only_waits_gets_the_most() {
+fn a_worker_that_only_waits_gets_the_highest_limit() {
     for seed in 1..=2 {
         let mut limit = AdaptiveLimit::new(1, 64);
         let model = Model { alone: 0.05, parallel: f64::INFINITY, noise: 0.8 };
@@ -120,7 +120,7 @@ fn a_worker_that_only_waits_gets_the_most() {
 }
 
 #[test]
-fn it_follows_when_the_worker_can_do_less_or_more_at_once() {
+fn the_limit_follows_changes_in_the_parallelism_of_the_worker() {
     for seed in 1..=2 {
         let mut limit = AdaptiveLimit::new(1, 64);
         let parallel = |at| if (60.0..120.0).contains(&at) { 4.0 } else { 16.0 };
@@ -136,7 +136,7 @@ fn it_follows_when_the_worker_can_do_less_or_more_at_once() {
 }
 
 #[test]
-fn calls_that_become_slower_for_their_own_reasons_do_not_cost_it_its_limit() {
+fn slower_calls_alone_do_not_lower_the_limit() {
     for seed in 1..=2 {
         let mut limit = AdaptiveLimit::new(1, 64);
         let alone = |at| if at < 60.0 { 0.01 } else { 0.03 };

@@ -23,7 +23,7 @@ fn between(moments: &[Moment], from: f64, to: f64) -> &[Moment] {
 }
 
 #[test]
-fn a_step_of_ten_times_the_load_is_met_within_a_second_and_forgotten_when_it_ends() {
+fn a_tenfold_step_of_load_is_met_within_a_second_and_reversed_after_it() {
     for seed in 1..=2 {
         // Work for 1.6 workers, then for 16, then for 1.6 again, then none at all.
         let rate = |at: f64| match at {
@@ -49,7 +49,7 @@ fn a_step_of_ten_times_the_load_is_met_within_a_second_and_forgotten_when_it_end
 }
 
 #[test]
-fn a_ramp_is_followed_up_and_down_with_one_turn() {
+fn the_size_follows_a_ramp_of_load_with_one_change_of_direction() {
     for seed in 1..=2 {
         // From no work to work for 24 workers within two minutes, and back.
         let rate = |at: f64| 1200.0 * (1.0 - (at - 120.0).abs() / 120.0).max(0.0);
@@ -65,7 +65,7 @@ fn a_ramp_is_followed_up_and_down_with_one_turn() {
 }
 
 #[test]
-fn steady_noise_makes_it_neither_grow_forever_nor_flap() {
+fn noisy_load_neither_grows_the_pool_forever_nor_makes_it_flap() {
     for seed in 1..=2 {
         // Work for 8 workers on average, varying between 5.6 and 10.4 every 2 s.
         let rate = |at: f64| 400.0 * (1.0 + 0.3 * ((at / 2.0).floor() * 12.9898).sin());

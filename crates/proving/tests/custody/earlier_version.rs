@@ -137,7 +137,7 @@ fn a_run_of_another_boot_is_listed_and_removed_without_a_signal() {
 }
 
 #[test]
-fn a_live_run_is_let_be_by_ledger_cleanup_and_start() {
+fn a_live_run_is_left_alone_by_ledger_cleanup_and_start() {
     if !has_pidfs() {
         return;
     }

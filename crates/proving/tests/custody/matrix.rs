@@ -10,7 +10,7 @@ use std::process::Command;
 const QUICK: [&str; 4] = ["--tier", "auto", "--fault", "kill-host,stop"];
 
 #[test]
-fn every_cell_is_as_promised_and_nothing_is_left_behind() {
+fn every_cell_of_the_matrix_holds_and_leaves_nothing() {
     if !snakepit_proving::is_root() {
         return snakepit_proving::unproven("the matrix of custody: only root can create all of its places");
     }
@@ -32,7 +32,7 @@ fn every_cell_is_as_promised_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_name_that_it_does_not_know_is_refused_with_those_that_it_does() {
+fn an_unknown_name_is_rejected_with_the_known_ones() {
     let unknown = ["measure", "--place", "moon"];
     let output = Command::new(env!("CARGO_BIN_EXE_matrix")).args(unknown).output().expect("start the matrix");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -34,7 +34,7 @@ fn a_callback_that_panics_stops_no_other() {
 }
 
 #[test]
-fn a_callback_that_was_taken_back_is_not_called() {
+fn an_unregistered_callback_is_not_called() {
     many_times(|| {
         let mut leaver = LeaverProcess::installed();
         leaver.obey(&["register a", "register b", "register c", "register-now d", "register-now e"]);

@@ -8,7 +8,7 @@ use snakepit_proving::ObservedProcess;
 use super::{LeaverProcess, many_times};
 
 #[test]
-fn a_reset_puts_back_what_was_there() {
+fn a_reset_restores_the_previous_dispositions() {
     many_times(|| {
         let mut leaver = LeaverProcess::start();
         leaver.obey(&["handle 15", "ignore 2"]);
@@ -31,7 +31,7 @@ fn a_reset_puts_back_what_was_there() {
 }
 
 #[test]
-fn a_handler_that_came_after_ours_stays() {
+fn a_handler_that_the_host_installed_later_is_not_replaced() {
     let mut leaver = LeaverProcess::installed();
     leaver.obey(&["handle 15", "reset"]);
     leaver.must_answer("disposition 15", "foreign nodefer masked");
@@ -39,7 +39,7 @@ fn a_handler_that_came_after_ours_stays() {
 }
 
 #[test]
-fn more_signals_can_be_taken_later_and_go_back_as_well() {
+fn signals_taken_later_are_also_restored_by_a_reset() {
     many_times(|| {
         let mut leaver = LeaverProcess::installed();
         leaver.must_answer("disposition 1", "default");
@@ -99,7 +99,7 @@ fn a_full_pipe_of_notes_blocks_no_handler_and_errno_is_kept() {
 }
 
 #[test]
-fn notes_of_those_who_had_the_signals_before_are_not_read() {
+fn notes_of_an_earlier_owner_of_the_signals_are_not_read() {
     let mut leaver = LeaverProcess::start();
     leaver.obey(&["take 10", "raise 10", "raise 10", "give-back", "take 12", "raise 12"]);
     leaver.must_answer("next", "12");

@@ -13,7 +13,7 @@ const LIMIT: &str = "limit 300";
 const LIMIT_TIME: Duration = Duration::from_millis(300);
 
 #[test]
-fn hooks_run_in_reverse_order_but_those_that_were_taken_back() {
+fn hooks_run_in_reverse_order_except_removed_ones() {
     many_times(|| {
         let mut leaver = LeaverProcess::start();
         leaver.obey(&["hook a", "hook b", "hook c", "forget b"]);
@@ -50,14 +50,14 @@ fn must_end_at_the_limit(mut leaver: LeaverProcess, status: i32) {
 }
 
 #[test]
-fn a_hook_that_hangs_has_the_limit() {
+fn a_hanging_hook_is_cut_off_at_the_limit() {
     let mut leaver = LeaverProcess::start();
     leaver.obey(&[LIMIT, "hook never", "hook hang hangs"]);
     must_end_at_the_limit(leaver, 4);
 }
 
 #[test]
-fn an_atexit_function_that_hangs_has_the_limit() {
+fn a_hanging_atexit_function_is_cut_off_at_the_limit() {
     let mut leaver = LeaverProcess::start();
     leaver.obey(&[LIMIT, "hang-at-exit"]);
     must_end_at_the_limit(leaver, 5);
@@ -72,7 +72,7 @@ fn an_exit_with_a_full_unread_pipe_is_bounded() {
 }
 
 #[test]
-fn a_full_pipe_does_not_matter_to_an_exit_at_once() {
+fn a_full_pipe_does_not_delay_an_immediate_exit() {
     many_times(|| {
         let mut leaver = LeaverProcess::start();
         leaver.obey(&["hook never", "hang-at-exit"]);
@@ -83,7 +83,7 @@ fn a_full_pipe_does_not_matter_to_an_exit_at_once() {
 }
 
 #[test]
-fn an_exit_at_once_runs_no_hook_and_says_nothing() {
+fn an_immediate_exit_runs_no_hooks_and_prints_nothing() {
     many_times(|| {
         let mut leaver = LeaverProcess::start();
         leaver.obey(&["hook never", "hang-at-exit"]);

@@ -17,7 +17,7 @@ fn with_callbacks() -> LeaverProcess {
 }
 
 #[test]
-fn each_signal_is_one_stage_further() {
+fn each_signal_advances_one_stage() {
     many_times(|| {
         let mut leaver = LeaverProcess::installed();
         leaver.must_answer("stage", "running");
@@ -70,7 +70,7 @@ fn ten_signals_in_a_row_end_it_with_the_status_of_the_third() {
 }
 
 #[test]
-fn all_three_work_while_the_only_thread_of_the_runtime_is_busy() {
+fn all_three_stages_work_while_the_only_runtime_thread_is_busy() {
     many_times(|| {
         let mut leaver = with_callbacks();
         leaver.must_answer("block-the-runtime", "blocked");
@@ -84,7 +84,7 @@ fn all_three_work_while_the_only_thread_of_the_runtime_is_busy() {
 }
 
 #[test]
-fn all_three_work_while_a_callback_hangs() {
+fn all_three_stages_work_while_a_callback_hangs() {
     many_times(|| {
         let mut leaver = LeaverProcess::installed();
         leaver.obey(&["register-hanging hang", "register never", "register-now stop", "await stop-now"]);
@@ -118,7 +118,7 @@ fn the_third_signal_ends_a_process_that_hangs_with_unread_output() {
 }
 
 #[test]
-fn a_trigger_by_hand_is_a_first_signal_without_a_number() {
+fn a_manual_trigger_counts_as_a_first_signal_without_a_number() {
     many_times(|| {
         let mut leaver = with_callbacks();
         leaver.0.say("trigger");

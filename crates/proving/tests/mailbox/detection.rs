@@ -81,7 +81,7 @@ fn assert_caught_by_check(fault: BackendFault, name: &str) {
 }
 
 #[test]
-fn a_backend_without_faults_is_clean() {
+fn a_backend_without_faults_passes_the_fault_detection() {
     for seed in 0..5 {
         tried(BackendFault::Nothing, seed).assert_clean(&[]);
     }

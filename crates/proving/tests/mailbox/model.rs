@@ -9,12 +9,12 @@ use crate::broken::{BackendFault, BrokenFixture};
 use crate::memory::MemoryFixture;
 
 #[test]
-fn memory_does_what_the_model_does() {
+fn the_memory_mailbox_matches_the_model() {
     model::run(&MemoryFixture::default(), rounds(3000, 300) as u32);
 }
 
 #[test]
-fn the_model_catches_what_is_broken_on_purpose() {
+fn the_model_detects_every_injected_backend_fault() {
     let faults = [
         BackendFault::LosesSends,
         BackendFault::LosesNacks,

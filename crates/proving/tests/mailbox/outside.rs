@@ -23,7 +23,7 @@ fn message() -> Message {
 }
 
 #[test]
-fn a_backend_makes_messages_dead_letters_and_replies() {
+fn a_third_party_backend_can_construct_messages_dead_letters_and_replies() {
     let message = message();
     let id = message.id;
     assert_eq!(id.to_string().parse::<MessageId>().expect("an id"), id);
@@ -41,7 +41,7 @@ fn a_backend_makes_messages_dead_letters_and_replies() {
 }
 
 #[test]
-fn a_backend_keeps_attempts_as_text() {
+fn a_third_party_backend_can_store_attempts_as_text() {
     let mut attempts = Vec::new();
     for delivery in 1..=20 {
         let error = (delivery == 1).then_some("no such key");
@@ -54,7 +54,7 @@ fn a_backend_keeps_attempts_as_text() {
 }
 
 #[test]
-fn a_backend_decides_as_ours_do() {
+fn a_third_party_backend_can_use_the_shared_decisions() {
     assert_eq!(given_up(5, 5, TimeToLive::Over), Some(DeadReason::Deliveries));
     assert_eq!(given_up(4, 5, TimeToLive::Over), Some(DeadReason::Expired));
     assert_eq!(given_up(4, 5, TimeToLive::Left), None);

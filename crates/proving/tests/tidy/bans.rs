@@ -15,7 +15,7 @@ fn bans(path: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_crate_has_the_same_bans_but_for_clocks() {
+fn every_crate_has_the_same_clippy_bans_except_for_clocks() {
     let of_workspace = bans("clippy.toml");
     assert!(of_workspace.len() > 10, "{of_workspace:?}");
     for name in CRATES_WITH_REAL_TIME {
@@ -24,7 +24,7 @@ fn every_crate_has_the_same_bans_but_for_clocks() {
 }
 
 #[test]
-fn the_facade_has_no_time() {
+fn the_facade_does_not_read_clocks() {
     let found = offenders(|source| {
         if source.path.starts_with("crates/snakepit/src/") {
             ["Instant::now", "SystemTime::now"].iter().flat_map(|word| lines_with(source, word)).collect()

@@ -136,7 +136,7 @@ fn nothing_published_waits_by_sleeping() {
 }
 
 #[test]
-fn nothing_is_left_to_do() {
+fn no_todo_unimplemented_or_dbg_is_left() {
     let marks = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("dbg", "!(")];
     let found = offenders(|source| marks.iter().flat_map(|mark| lines_with(source, mark)).collect());
     assert_none(&found, "finish or delete");

@@ -27,7 +27,7 @@ fn known_keys(table: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_reference_is_the_defaults() {
+fn the_reference_file_states_the_defaults() {
     let config = parse(Config::REFERENCE).expect("the reference");
     let pool = config.pool("example").expect("its pool");
     assert_eq!(settings(pool), settings(&crate::python("worker.py")));
@@ -56,7 +56,7 @@ fn is_setting(line: &str) -> bool {
 }
 
 #[test]
-fn what_the_reference_leaves_out_can_be_said() {
+fn commented_keys_of_the_reference_can_be_enabled() {
     // Some keys exclude each other: `worker` and `command`, `command` and `interpreter`, a fixed size and a size that
     // follows the load.
     const LOAD: [&str; 5] =
@@ -81,7 +81,7 @@ fn what_the_reference_leaves_out_can_be_said() {
 }
 
 #[test]
-fn every_log_key_is_heard_and_what_is_not_said_is_left_to_the_mode() {
+fn every_log_key_is_read_and_missing_ones_follow_the_mode() {
     let read =
         |keys: &str| parse(&format!("[pool.a]\nworker = \"w.py\"\n[log]\n{keys}\n")).map(|it| it.logging());
     assert_eq!(read("library_mode = false"), Ok(Logging::default().for_program()));
@@ -105,7 +105,7 @@ fn pools_keep_the_order_of_the_file() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_file_line_table_and_the_nearest_key() {
+fn an_unknown_key_is_rejected_with_file_line_table_and_the_nearest_key() {
     let said = refusal("[pool.math]\nworker = \"w.py\"\nworkres = 3\n");
     assert_eq!(said, "/conf/snakepit.toml:3: pool.math: unknown key `workres`; did you mean `workers`?");
     let said = refusal("[pool.math]\nworker = \"w.py\"\ncancel_grace = { aks = \"1s\" }\n");
@@ -117,7 +117,7 @@ fn an_unknown_key_is_refused_with_file_line_table_and_the_nearest_key() {
 }
 
 #[test]
-fn a_value_that_is_wrong_is_refused_with_its_key_and_a_right_one() {
+fn an_invalid_value_is_rejected_with_its_key_and_a_valid_example() {
     let pool = |line: &str| refusal(&format!("[pool.math]\nworker = \"w.py\"\n{line}\n"));
     let said = pool("call_timeout = 5");
     assert_eq!(said, "/conf/snakepit.toml:3: pool.math.call_timeout: 5 has no unit: write \"5s\" or \"5ms\"");
@@ -152,7 +152,7 @@ fn keys_that_do_not_fit_together_are_refused_with_the_way_out() {
 }
 
 #[test]
-fn an_adapter_is_named_and_one_that_is_not_in_the_build_says_so() {
+fn an_adapter_that_is_not_in_the_build_is_named() {
     let adapters = [
         ("stdio", cfg!(feature = "stdio")),
         ("http", cfg!(feature = "http")),
@@ -187,7 +187,7 @@ fn an_adapter_is_named_and_one_that_is_not_in_the_build_says_so() {
 
 #[cfg(feature = "http")]
 #[test]
-fn routes_and_readiness_are_read_and_what_is_wrong_is_told_with_its_place() {
+fn routes_and_readiness_are_read_and_mistakes_reported_with_their_place() {
     let read = |keys: &str| {
         parse(&format!("[pool.a]\ncommand = [\"w\"]\nadapter = \"http\"\n[pool.a.http]\n{keys}\n"))
     };
@@ -229,7 +229,7 @@ fn routes_and_readiness_are_read_and_what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn a_file_that_is_not_toml_and_one_without_pools_say_so() {
+fn a_missing_file_invalid_toml_and_a_file_without_pools_are_named() {
     let said = refusal("[pool.math]\nworker = \n");
     assert!(said.starts_with("/conf/snakepit.toml:2: this is not TOML: "), "{said}");
     assert!(refusal("").contains("there is no pool: add a table [pool.NAME]"));
@@ -246,7 +246,7 @@ fn sizes_and_durations_carry_their_units() {
 }
 
 #[test]
-fn every_supervision_key_is_heard() {
+fn every_supervision_key_is_read() {
     let text = r#"
         [pool.a]
         worker = "worker.py"
@@ -317,7 +317,7 @@ fn supervision_keys_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
-fn every_key_about_python_and_hardware_is_heard() {
+fn every_key_about_python_and_hardware_is_read() {
     let text = r#"
         [pool.a]
         worker = "worker.py"
@@ -345,7 +345,7 @@ fn every_key_about_python_and_hardware_is_heard() {
 }
 
 #[test]
-fn what_is_installed_is_heard_for_every_kind_of_worker() {
+fn environment_keys_are_read_for_every_kind_of_worker() {
     let keys = "python = \"3.12\"\nrequirements = [\"fastapi\"]";
     for launch in ["command = [\"uvicorn\", \"app:app\"]", "worker = \"w.py\"", "worker = \"package.worker\""]
     {

@@ -113,7 +113,7 @@ fn number(value: i64) -> Encoded {
 }
 
 #[test]
-fn what_becomes_of_a_call_follows_from_its_stage_and_from_what_is_known() {
+fn the_outcome_of_a_lost_call_follows_from_its_stage() {
     let table = [
         (CallStage::Unsent, StartKnowledge::Known, CallSettlement::GiveBack),
         (CallStage::Unsent, StartKnowledge::Unknown, CallSettlement::GiveBack),
@@ -149,7 +149,7 @@ async fn a_call_goes_from_unsent_to_sent_to_started_to_its_answer() {
 }
 
 #[tokio::test]
-async fn all_that_began_so_far_is_sent_at_once_and_what_began_later_is_not() {
+async fn all_sent_covers_only_calls_begun_before_it() {
     let bench = Bench::start().await;
     let mut held = HeldCalls::new(8);
     let (early, _callers) = bench.hold(&mut held, 2).await;
@@ -226,7 +226,7 @@ async fn a_call_that_was_given_up_keeps_its_place_until_its_worker_is_done() {
 }
 
 #[tokio::test]
-async fn a_worker_that_cannot_be_spoken_to_keeps_calls_unsent_and_one_that_leaves_refuses_them() {
+async fn a_closed_connection_keeps_calls_unsent_and_a_leaving_worker_rejects_them() {
     let bench = Bench::start().await;
     let mut held = HeldCalls::new(8);
     let (ids, _callers) = bench.hold(&mut held, 1).await;
@@ -249,7 +249,7 @@ async fn a_worker_that_cannot_be_spoken_to_keeps_calls_unsent_and_one_that_leave
 }
 
 #[tokio::test]
-async fn as_many_calls_are_at_work_as_the_worker_does_at_the_same_time() {
+async fn as_many_calls_are_at_work_as_the_concurrency_allows() {
     let bench = Bench::start().await;
     let mut held = HeldCalls::new(2);
     let (ids, _callers) = bench.hold(&mut held, 3).await;
@@ -261,7 +261,7 @@ async fn as_many_calls_are_at_work_as_the_worker_does_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_worker_that_does_one_call_at_a_time_is_at_the_next_since_its_last_answer() {
+async fn a_serial_worker_starts_the_next_call_with_its_last_answer() {
     let bench = Bench::start().await;
     let mut held = HeldCalls::new(1);
     let (ids, _callers) = bench.hold(&mut held, 2).await;
@@ -321,7 +321,7 @@ async fn a_stream_that_nobody_asked_for_fails_its_call() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_worker_lets_streams_go_on() {
+async fn the_end_of_a_worker_releases_senders_that_wait_for_credit() {
     let bench = Bench::start().await;
     let _stream = bench.pit.stream::<i64>("work", ()).credit(1).open().expect("a stream");
     let call = bench.next().await;

@@ -13,7 +13,7 @@ async fn start() -> Pit {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_and_their_values_go_there_and_back() {
+async fn calls_and_their_values_round_trip() {
     let pit = start().await;
     assert_eq!(pit.call::<i64>("add", args! { a: 1, b: 2 }).await.expect("a sum"), 3);
     let value = Value::from(Map::from([

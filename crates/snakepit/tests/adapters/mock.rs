@@ -26,7 +26,7 @@ async fn pit(pool: PoolOptions) -> Snakepit {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mock_answers_fails_and_says_what_it_has() {
+async fn a_mock_answers_fails_and_lists_its_commands() {
     let pit = pit(snakepit::mock(mock()).workers(2)).await;
     assert!(pit.run().is_none(), "no process, no custody");
     let echoed: u32 = soon("the call", pit.call("echo", args! { value: 7 })).await.expect("a value");
@@ -77,7 +77,7 @@ async fn a_command_of_a_mock_that_panics_fails_its_call_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_thousand_calls_that_are_answered_at_once_do_not_nest() {
+async fn a_hundred_thousand_immediate_answers_do_not_overflow_the_stack() {
     let all = rounds(100_000);
     let open = Arc::new(tokio::sync::Semaphore::new(0));
     let gate = Arc::clone(&open);

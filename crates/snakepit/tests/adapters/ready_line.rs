@@ -145,7 +145,7 @@ async fn a_line_that_is_almost_ready_fails_at_once_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pid_of_a_stranger_is_refused() {
+async fn a_ready_line_with_the_pid_of_another_process_is_rejected() {
     let stranger = std::process::id();
     let line = format!(r#"{{"status":"ready","port":1,"pid":{stranger}}}"#);
     let fault = fault(&format!("echo '{line}'; exec sleep 1000")).await;
@@ -153,7 +153,7 @@ async fn a_pid_of_a_stranger_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_end_before_ready_is_told_with_status_and_last_words() {
+async fn an_exit_before_ready_is_reported_with_status_and_last_lines() {
     let error = refused("echo loading; echo 'no such model' >&2; exit 3").await;
     let EngineError::Start { source: StartError::Exited { status, output, .. }, .. } = &error else {
         panic!("{error:?}")
@@ -218,7 +218,7 @@ async fn a_wrapper_that_forgets_exec_is_ended_whole_in_every_tier() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pid_of_the_host_is_none_in_a_namespace() {
+async fn in_a_namespace_a_pid_of_the_host_is_rejected() {
     if !support::has_namespaces() {
         return;
     }
@@ -233,7 +233,7 @@ async fn a_pid_of_the_host_is_none_in_a_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_and_an_endless_line_before_ready_are_logs() {
+async fn floods_and_endless_lines_before_ready_are_logs() {
     let program = format!(
         "yes | head -c 300000; printf '{{'; head -c 3000000 /dev/zero | tr '\\0' x; echo; {READY}; exec sleep 1000"
     );

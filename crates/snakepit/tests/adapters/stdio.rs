@@ -72,7 +72,7 @@ async fn a_value_outside_json_is_refused_with_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_says_what_the_caller_said() {
+async fn a_request_carries_the_options_of_the_caller() {
     let pit = start().await;
     let call = pit
         .call::<Map>("request", args! { a: 1 })
@@ -125,7 +125,7 @@ async fn streams_arrive_in_order_and_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_holds_up_its_worker_and_not_the_memory() {
+async fn a_slow_reader_blocks_its_worker_and_does_not_fill_memory() {
     let pit = start().await;
     let path = pit.file("count");
     let args = args! { n: 2000, size: 10_000, path: &path };
@@ -226,7 +226,7 @@ async fn an_answer_that_cannot_be_read_fails_its_call_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_nobody_asked_for_costs_that_call_alone() {
+async fn an_unrequested_stream_fails_its_call_alone() {
     let pit = start().await;
     let before = pids(&pit.pools()[0]);
     for _ in 0..5 {
@@ -273,7 +273,7 @@ async fn a_crash_in_a_call_has_its_autopsy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_death_that_is_told_late_is_a_death_all_the_same() {
+async fn a_death_reported_late_still_counts_as_a_death() {
     let pit = start().await;
     let pid: u32 = pit.call("pid", args! {}).await.expect("a pid");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
@@ -429,7 +429,7 @@ for line in sys.stdin: say(id=json.loads(line)['id'], result='x' * 100_000_000)"
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_without_the_end_of_its_line_is_none() {
+async fn an_answer_without_a_line_end_does_not_count() {
     let program = "say(status='ready')
 line = sys.stdin.readline()
 sys.stdout.write('{\"id\":%d,\"result\":12' % json.loads(line)['id']); sys.stdout.flush()
@@ -475,7 +475,7 @@ async fn a_worker_that_never_reads_fails_its_call_and_not_the_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_before_the_question_and_a_second_ready_line_are_nobodys() {
+async fn answers_to_unknown_calls_and_a_second_ready_line_are_ignored() {
     let program = "say(status='ready')
 for id in range(1_000_000, 1_000_100): say(id=id, result='guessed')
 say(status='ready'); say(status='ready', port=1, pid=1)

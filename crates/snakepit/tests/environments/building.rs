@@ -47,7 +47,7 @@ async fn a_worker_finds_the_packages_that_its_pool_names_and_the_next_pool_does_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hosts_at_once_make_it_once() {
+async fn concurrent_hosts_build_an_environment_once() {
     let index = PackageIndex::new();
     let log = index.path().join("log");
     let start = || {
@@ -139,7 +139,7 @@ async fn a_build_that_takes_too_long_is_ended_with_its_processes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_that_others_may_write_to_is_refused() {
+async fn a_cache_that_others_may_write_to_is_rejected() {
     let index = PackageIndex::new();
     std::fs::create_dir(index.cache()).expect("a directory");
     let open: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
@@ -169,7 +169,7 @@ async fn pruning_keeps_environments_in_use_and_removes_unfinished_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_environment_whose_files_are_gone_is_made_again() {
+async fn an_environment_with_missing_files_is_built_again() {
     let index = PackageIndex::new();
     let environment = index.environment().requirements(["tiny-package"]);
     Pit::start(pool(environment.clone())).await.end().await;

@@ -17,7 +17,7 @@ async fn made(index: &PackageIndex) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_set_back_keeps_nothing_from_being_pruned() {
+async fn an_environment_with_a_time_in_the_future_can_be_pruned() {
     let index = PackageIndex::new();
     let mark = index.cache().join(format!("{}.env", made(&index).await));
     let tomorrow = SystemTime::now() + Duration::from_hours(24);
@@ -29,7 +29,7 @@ async fn a_clock_that_was_set_back_keeps_nothing_from_being_pruned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mark_that_cannot_be_read_is_in_nobodys_way() {
+async fn an_unreadable_manifest_does_not_block_listing_or_rebuilding() {
     let index = PackageIndex::new();
     let mark = index.cache().join(format!("{}.env", made(&index).await));
     std::fs::write(&mark, b"snakepit environment 1\n\xff\xff").expect("torn");
@@ -78,7 +78,7 @@ async fn an_environment_whose_sources_change_during_its_build_is_discarded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_may_name_files_from_where_its_configuration_is() {
+async fn paths_in_a_requirements_list_are_relative_to_the_configuration() {
     let index = PackageIndex::new();
     std::fs::create_dir(index.path().join("lists")).expect("a directory");
     index.file("lists/base.txt", "tiny-package\n");

@@ -25,7 +25,7 @@ async fn variables(pit: &Snakepit, names: &[&str]) -> Vec<Option<String>> {
 }
 
 #[test]
-fn numeric_libraries_share_the_cores_unless_somebody_has_said_otherwise() {
+fn numeric_libraries_share_the_cores_unless_variables_say_otherwise() {
     again("hardware::inside_limits_arrive", &[]);
     again(
         "hardware::inside_limits_of_the_host_stay",

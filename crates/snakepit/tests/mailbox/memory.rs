@@ -62,7 +62,7 @@ async fn every_step_of_a_message_is_an_event() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_not_put_in_is_not_told() {
+async fn a_duplicate_message_is_not_reported_as_sent() {
     let mailbox = MemoryMailbox::new("told once");
     let mut events = telemetry::subscribe();
     for _ in 0..2 {
@@ -74,7 +74,7 @@ async fn a_message_that_is_not_put_in_is_not_told() {
 }
 
 #[tokio::test]
-async fn a_post_office_has_one_mailbox_of_each_name_and_keeps_it() {
+async fn a_set_of_mailboxes_keeps_one_mailbox_per_name() {
     let office = MemoryMailboxes::new();
     let policy = DeadLetterPolicy::new().max_deliveries(2);
     drop(office.mailbox_with("jobs", policy).expect("a mailbox"));
@@ -86,7 +86,7 @@ async fn a_post_office_has_one_mailbox_of_each_name_and_keeps_it() {
 }
 
 #[tokio::test]
-async fn mailboxes_of_different_post_offices_do_not_meet() {
+async fn mailboxes_of_different_sets_do_not_reach_each_other() {
     let (here, there) = (MemoryMailbox::new("here"), MemoryMailbox::new("there"));
     here.send(b"a".to_vec(), SendOptions::new().reply_to("there")).await.expect("it is sent");
     let message = here.receive(ReceiveOptions::new()).await.expect("a message").remove(0);
@@ -144,7 +144,7 @@ async fn a_waiting_receiver_that_is_dropped_leaves_its_message_to_others() {
 }
 
 #[tokio::test]
-async fn a_dead_reason_has_a_word() {
+async fn a_dead_letter_reason_has_a_stable_kind() {
     for (reason, word) in [
         (DeadReason::Deliveries, "deliveries"),
         (DeadReason::Expired, "expired"),
@@ -157,7 +157,7 @@ async fn a_dead_reason_has_a_word() {
 }
 
 #[test]
-fn a_failure_comes_again_after_a_pause_that_doubles_or_is_buried() {
+fn a_failed_message_is_retried_after_a_doubling_pause_or_buried() {
     let policy = DeadLetterPolicy::new().include("Poison").include("Odd").exclude("Odd");
     let seconds = Duration::from_secs;
     for (error, deliveries, expected) in [

@@ -41,7 +41,7 @@ fn json(event: &Event) -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_life_of_an_engine_is_told_in_order() {
+async fn the_events_of_an_engine_arrive_in_order() {
     let mut events = subscribe();
     let pit = Pit::start(worker("basic.py").workers(1)).await;
     let run = pit.run().expect("a run").id().to_string();
@@ -87,7 +87,7 @@ async fn the_life_of_an_engine_is_told_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_death_of_a_worker_is_told_with_its_autopsy() {
+async fn the_death_of_a_worker_is_reported_with_its_autopsy() {
     let pit = Pit::start(worker("fatal.py").workers(1)).await;
     let mut events = subscribe();
     let call = pit.call::<Value>("dies", args! { path: pit.file("runs"), times: 1 });
@@ -100,7 +100,7 @@ async fn the_death_of_a_worker_is_told_with_its_autopsy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_each_call_is_told_with_its_outcome() {
+async fn the_end_of_each_call_is_reported_with_its_outcome() {
     let pit = Pit::start(worker("basic.py").workers(1).name("p")).await;
     let mut events = subscribe();
     let sum: i64 = soon("a call", pit.call("add", args! { a: 1, b: 2 })).await.expect("a sum");
@@ -123,7 +123,7 @@ async fn the_end_of_each_call_is_told_with_its_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_and_a_long_wait_are_told() {
+async fn a_full_queue_and_a_queue_timeout_are_reported() {
     let pit = Pit::start(worker("hostile.py").workers(1).queue_limit(1)).await;
     let busy = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 600.0 }).into_future());
     until("it is busy", || pit.pools()[0].in_flight() == 1).await;
@@ -147,7 +147,7 @@ async fn a_full_queue_and_a_long_wait_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn how_long_a_call_waited_for_a_worker_is_told_with_its_end() {
+async fn the_end_of_a_call_reports_its_wait_in_the_queue() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let mut events = subscribe();
     let first = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 0.3 }).into_future());
@@ -161,7 +161,7 @@ async fn how_long_a_call_waited_for_a_worker_is_told_with_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_not_let_in_is_told_with_the_reason() {
+async fn a_rejected_call_is_reported_with_the_reason() {
     let pit = Pit::start(worker("basic.py").workers(1).max_frame(1 << 16)).await;
     let mut events = subscribe();
     let long = pit.call::<Value>("echo", args! { value: "x".repeat(1 << 17) });
@@ -172,7 +172,7 @@ async fn a_call_that_is_not_let_in_is_told_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_are_told_with_how_much_was_read() {
+async fn streams_are_reported_with_the_items_read() {
     let pit = Pit::start(worker("basic.py").workers(1)).await;
     let mut events = subscribe();
     let whole = pit.stream::<u64>("count", args! { n: 5 }).open().expect("it opens");
@@ -194,7 +194,7 @@ async fn streams_are_told_with_how_much_was_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_are_told_when_they_open_end_and_expire() {
+async fn sessions_are_reported_when_they_open_end_and_expire() {
     let pool = worker("sessions.py").workers(1).session_ttl(Duration::from_millis(300));
     let pit = Pit::start(pool).await;
     let mut events = subscribe();
@@ -214,7 +214,7 @@ async fn sessions_are_told_when_they_open_end_and_expire() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_of_the_host_are_told_with_their_outcomes() {
+async fn tools_of_the_host_are_reported_with_their_outcomes() {
     let builder = Snakepit::builder()
         .pool(worker("tools.py").workers(1))
         .tool("fine", |(): (), _| async move { Ok::<_, Infallible>(1) })
@@ -236,7 +236,7 @@ async fn tools_of_the_host_are_told_with_their_outcomes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn maps_are_told_by_what_travelled_together() {
+async fn maps_are_reported_chunk_by_chunk() {
     let pit = Pit::start(worker("basic.py").workers(1)).await;
     let mut events = subscribe();
     let map = pit.map::<Value, _>("add", (0..20u64).map(|n| if n == 7 { (n, Some("x")) } else { (n, None) }));
@@ -253,7 +253,7 @@ async fn maps_are_told_by_what_travelled_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_keeper_is_told_and_that_another_one_serves() {
+async fn the_loss_of_a_keeper_and_its_replacement_are_reported() {
     let pit = Pit::start(worker("basic.py").workers(1)).await;
     let mut events = subscribe();
     let run = pit.run().expect("a run").clone();

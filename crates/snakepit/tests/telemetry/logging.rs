@@ -134,7 +134,7 @@ fn told(ear: &Ear, command: &str, outcome: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_host_hears_nothing_of_what_goes_well() {
+async fn by_default_a_library_logs_nothing_about_success() {
     let (ear, _guard) = Ear::listen();
     let pit = start(Logging::default()).await;
     say(&pit, "well").await;
@@ -148,7 +148,7 @@ async fn a_host_hears_nothing_of_what_goes_well() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_host_that_asks_for_info_hears_that_the_engine_comes_and_goes() {
+async fn at_level_info_the_start_and_end_of_the_engine_are_logged() {
     let (ear, _guard) = Ear::listen();
     let pit = start(Logging::default().log_level(LogLevel::Info)).await;
     say(&pit, "well").await;
@@ -161,7 +161,7 @@ async fn a_host_that_asks_for_info_hears_that_the_engine_comes_and_goes() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_host_that_asks_for_it_hears_every_line() {
+async fn with_forwarding_every_line_of_output_is_logged() {
     let (ear, _guard) = Ear::listen();
     let pit = start(Logging::default().forward_output()).await;
     say(&pit, "one \u{1b}[31m").await;
@@ -183,7 +183,7 @@ async fn a_host_that_asks_for_it_hears_every_line() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_program_of_its_own_forwards_lines_and_a_host_may_still_say_no() {
+async fn program_logging_forwards_output_unless_it_is_hidden() {
     for (logging, lines) in [
         (Logging::default().for_program(), 4),
         (Logging::default().for_program().hide_output(), 0),
@@ -284,7 +284,7 @@ async fn inputs_of_a_map_that_fail_show_what_was_printed_for_their_frame() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_flood_before_a_failure_is_told_by_its_first_and_last_lines() {
+async fn a_flood_before_a_failure_is_shown_by_its_first_and_last_lines() {
     let (ear, _guard) = Ear::listen();
     let pit = start(Logging::default()).await;
     let text = vec!["x"; 1000].join("\n");
@@ -299,7 +299,7 @@ async fn a_flood_before_a_failure_is_told_by_its_first_and_last_lines() {
 /// Messages outside any engine follow the loudest engine of the process. The runner gives each test a process of its
 /// own.
 #[tokio::test(flavor = "current_thread")]
-async fn with_the_level_off_even_failures_are_not_heard() {
+async fn at_level_off_not_even_failures_are_logged() {
     let (ear, _guard) = Ear::listen();
     let pit = start(Logging::default().log_level(LogLevel::Off)).await;
     let failed = soon("a failure", pit.call::<Value>("fail", args! { text: "x" })).await;

@@ -135,7 +135,7 @@ fn spans_among(events: &[Event]) -> Vec<serde_json::Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_span_that_an_exception_leaves_names_it_and_one_without_a_trace_begins_one() {
+async fn a_span_ended_by_an_exception_names_it_and_may_start_a_trace() {
     let pit = Pit::start(pool(1)).await;
     let mut events = subscribe();
     let call = pit.call::<String>("fails_in_a_span", args! {});

@@ -309,7 +309,7 @@ const CAUGHT: &[(AdapterFault, &str, &str)] = &[
 ];
 
 #[test]
-fn a_broken_adapter_is_caught_in_words_that_name_the_fault() {
+fn a_broken_adapter_fails_with_a_message_that_names_the_fault() {
     let missed: Vec<String> = std::thread::scope(|scope| {
         let each = CAUGHT.iter().map(|(fault, check, words)| {
             scope.spawn(move || match complaint(check, *fault) {
@@ -360,7 +360,7 @@ async fn an_engine_that_forgets_a_worker_or_ends_it_twice_is_caught() {
 }
 
 #[test]
-fn no_check_has_the_name_of_another_one() {
+fn the_names_of_checks_are_unique() {
     let mut names: Vec<&str> = super::CHECKS.iter().map(|check| check.name).collect();
     let count = names.len();
     names.sort_unstable();

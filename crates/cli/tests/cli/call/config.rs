@@ -178,7 +178,7 @@ fn a_module_that_is_not_there_shows_pythons_own_words() {
 }
 
 #[test]
-fn a_python_that_cannot_be_had_is_told_with_the_way_out() {
+fn an_unavailable_python_is_reported_with_the_way_out() {
     let scene = Scene::new();
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join("worker.py"), "").expect("a worker");

@@ -67,7 +67,7 @@ fn a_second_interrupt_kills_what_does_not_give_up() {
 }
 
 #[test]
-fn a_stubborn_call_is_ended_by_the_stages_of_its_cancel() {
+fn a_call_that_ignores_its_cancel_is_ended_stage_by_stage() {
     let scene = Scene::new();
     let dir = scene.state_dir().join("project");
     std::fs::create_dir(&dir).expect("a directory");
@@ -98,7 +98,7 @@ fn deaf_call(scene: &Scene, keys: &str) -> Command {
 }
 
 #[test]
-fn a_deaf_worker_holds_the_end_up_for_the_configured_time() {
+fn a_worker_that_ignores_term_delays_the_exit_by_the_configured_time() {
     for (keys, takes) in [
         ("cleanup_on_stop_timeout_ms = 400", Some(0.4)),
         ("cleanup_on_stop_timeout_ms = 1500", Some(1.5)),
@@ -117,7 +117,7 @@ fn a_deaf_worker_holds_the_end_up_for_the_configured_time() {
 }
 
 #[test]
-fn an_interrupt_while_a_deaf_worker_has_its_time_kills_it_at_once() {
+fn an_interrupt_during_the_grace_of_a_worker_that_ignores_term_kills_it_at_once() {
     let scene = Scene::new();
     let file = scene.state_dir().join("told");
     let mut command = deaf_call(&scene, "cleanup_on_stop_timeout_ms = 60000");

@@ -33,7 +33,7 @@ fn words(scene: &Scene, gate: &std::path::Path) -> [String; 8] {
 }
 
 #[test]
-fn on_a_terminal_a_bar_is_drawn_anew_and_its_last_state_stays() {
+fn on_a_terminal_a_progress_bar_is_redrawn_and_its_last_state_stays() {
     let scene = Scene::new();
     let gate = gate(&scene);
     let mut pty = Pty::bash(&scene);
@@ -55,7 +55,7 @@ fn on_a_terminal_a_bar_is_drawn_anew_and_its_last_state_stays() {
 }
 
 #[test]
-fn elsewhere_a_bar_is_seen_in_lines_and_nothing_is_spelled_out() {
+fn outside_a_terminal_a_progress_bar_is_printed_as_plain_lines() {
     let scene = Scene::new();
     let gate = gate(&scene);
     let mut both = scene.command("sh");

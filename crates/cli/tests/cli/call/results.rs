@@ -54,7 +54,7 @@ fn bytes_go_to_a_file_as_they_are() {
 }
 
 #[test]
-fn a_result_that_json_has_no_words_for_says_so() {
+fn a_result_that_json_cannot_express_is_an_error_that_says_so() {
     let scene = Scene::new();
     let done = finish(call(&scene).args(["--json", "keyed"]));
     done.assert_status(1);
@@ -135,7 +135,7 @@ fn an_exception_shows_type_message_causes_and_traceback() {
 }
 
 #[test]
-fn an_error_is_told_as_json_too() {
+fn an_error_is_printed_as_json_on_request() {
     let scene = Scene::new();
     let json = failed(&scene, &["--json", "fail", "text=why"]).json();
     assert_eq!(json["status"], 1);
@@ -194,7 +194,7 @@ fn output_of_a_worker_is_shown_only_on_request() {
 }
 
 #[test]
-fn the_reader_of_standard_output_that_is_full_is_told() {
+fn a_full_standard_output_is_reported() {
     let scene = Scene::new();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let output = call(&scene)
@@ -235,7 +235,7 @@ fn in_debug_mode_output_is_shown_as_it_comes() {
 }
 
 #[test]
-fn nothing_that_a_worker_says_is_obeyed_by_a_terminal() {
+fn control_sequences_from_a_worker_never_reach_the_terminal() {
     let scene = Scene::new();
     for form in [&["escapes"][..], &["--json", "escapes"]] {
         let done = failed(&scene, form);

@@ -58,7 +58,7 @@ fn a_trial_that_cannot_have_a_directory_says_so() {
 }
 
 #[test]
-fn a_proc_of_another_pid_namespace_is_no_place_to_work() {
+fn a_proc_mount_of_another_pid_namespace_fails_the_check() {
     let scene = Scene::new();
     if !possible(&scene, "unshare --pid --fork true") {
         return;
@@ -74,7 +74,7 @@ fn a_proc_of_another_pid_namespace_is_no_place_to_work() {
 }
 
 #[test]
-fn children_in_another_pid_namespace_are_told() {
+fn children_in_another_pid_namespace_are_reported() {
     let scene = Scene::new();
     if !possible(&scene, "unshare --pid true") {
         return;
@@ -87,7 +87,7 @@ fn children_in_another_pid_namespace_are_told() {
 }
 
 #[test]
-fn another_time_namespace_is_told() {
+fn another_time_namespace_is_reported() {
     let scene = Scene::new();
     if !possible(&scene, "unshare --time --boottime 100000 true") {
         return;
@@ -100,7 +100,7 @@ fn another_time_namespace_is_told() {
 }
 
 #[test]
-fn low_limits_are_told() {
+fn low_limits_are_reported() {
     let scene = Scene::new();
     let (_, report) = doctor(&scene, "ulimit -n 60; exec $D");
     let (verdict, words) = finding(&report, "limits", "open files");
@@ -110,7 +110,7 @@ fn low_limits_are_told() {
 }
 
 #[test]
-fn no_new_privs_is_told() {
+fn no_new_privs_is_reported() {
     let scene = Scene::new();
     if !possible(&scene, "setpriv --no-new-privs true") {
         return;

@@ -7,7 +7,7 @@ use super::fixture::{EvalFixture, assert_refused, timeless};
 use crate::support::finish;
 
 #[test]
-fn a_limit_is_raised_step_by_step_and_nobody_is_asked_twice() {
+fn raising_the_limit_evaluates_only_the_new_samples() {
     let fixture = EvalFixture::new();
     assert_eq!(fixture.report(&["--limit", "5"])["samples"], 5);
     assert_eq!(fixture.results(), 5);
@@ -29,7 +29,7 @@ fn a_limit_is_raised_step_by_step_and_nobody_is_asked_twice() {
 }
 
 #[test]
-fn a_mark_before_the_first_line_is_passed_over() {
+fn a_byte_order_mark_and_crlf_line_ends_are_ignored() {
     let fixture = EvalFixture::new();
     let text = fixture.read("data.jsonl");
     fixture.write("data.jsonl", &format!("\u{feff}{}", text.replace('\n', "\r\n")));

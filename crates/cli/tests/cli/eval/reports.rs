@@ -62,7 +62,7 @@ fn the_report_as_json_has_all_numbers_and_how_they_were_made() {
 }
 
 #[test]
-fn killed_again_and_again_it_resumes_and_comes_to_the_same_report() {
+fn an_evaluation_killed_repeatedly_resumes_to_the_same_report() {
     let experiments = ["--experiment", "plain", "--experiment", "careless"];
     let untroubled = EvalFixture::new();
     let expected = timeless(untroubled.report(&experiments));
@@ -88,7 +88,7 @@ fn killed_again_and_again_it_resumes_and_comes_to_the_same_report() {
 }
 
 #[test]
-fn interrupted_it_says_how_to_go_on() {
+fn an_interrupted_evaluation_says_how_to_resume() {
     let fixture = EvalFixture::new();
     let running = fixture.stopped_at(4, &[]);
     running.signal(Signal::INT);
@@ -102,7 +102,7 @@ fn interrupted_it_says_how_to_go_on() {
 }
 
 #[test]
-fn the_page_needs_no_network_and_obeys_no_data() {
+fn the_report_page_needs_no_network_and_escapes_all_data() {
     let fixture = EvalFixture::new();
     let more = ["--experiment", "plain", "--experiment", "<script>careless", "--html", "report.html"];
     fixture.report(&more);
@@ -126,7 +126,7 @@ fn the_page_needs_no_network_and_obeys_no_data() {
 }
 
 #[test]
-fn a_terminal_shows_how_far_it_is() {
+fn a_terminal_shows_the_progress_of_an_evaluation() {
     let fixture = EvalFixture::new();
     let program = env!("CARGO_BIN_EXE_snakepit");
     let (data, script) = (fixture.path("data.jsonl"), worker("eval.py"));
@@ -175,7 +175,7 @@ fn an_invalid_evaluation_is_refused_before_a_worker_starts() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_no_result() {
+fn an_unknown_command_is_an_error_and_not_a_result() {
     let fixture = EvalFixture::new();
     let done = finish(&mut fixture.eval(&["--experiment", "x=anwser"]));
     assert_refused(&done, 1, &["experiment x cannot continue", "anwser"]);
@@ -187,7 +187,7 @@ fn a_command_that_is_not_there_is_no_result() {
 }
 
 #[test]
-fn errors_and_timeouts_are_asked_again_only_if_that_is_said() {
+fn errors_and_timeouts_are_repeated_only_on_request() {
     let fixture = EvalFixture::new();
     let counts = |report: &Json| report["experiments"][0]["counts"].clone();
     let ill = json!({ "passed": 14, "failed": 0, "errors": 1, "timeouts": 1, "missing": 0 });
@@ -222,7 +222,7 @@ fn experiments_are_added_to_a_checkpoint_and_the_old_ones_are_not_asked_again() 
 }
 
 #[test]
-fn the_pools_of_a_configuration_are_asked_by_the_name_of_their_experiment() {
+fn an_experiment_may_name_a_pool_of_the_configuration() {
     let fixture = EvalFixture::new();
     std::fs::copy(worker("eval.py"), fixture.path("eval.py")).expect("a worker");
     let pool = |name: &str, more: &str| format!("[pool.{name}]\nworker = \"eval.py\"\nworkers = 1\n{more}\n");

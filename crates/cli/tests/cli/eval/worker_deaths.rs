@@ -44,7 +44,7 @@ fn every_third_sample_ends_its_worker_and_the_others_are_answered() {
 }
 
 #[test]
-fn the_pools_of_a_configuration_bear_deaths_whatever_it_says_of_theirs() {
+fn pools_of_a_configuration_tolerate_deaths_in_an_evaluation_whatever_their_restart_settings() {
     let fixture = EvalFixture::new();
     std::fs::copy(worker("eval.py"), fixture.path("eval.py")).expect("a worker");
     let strict = "[pool.it.restarts]\nfailures = 1\n[pool.it.quarantine]\ndeaths = 1\n[pool.it.breaker]\nfailures = 1\n";
@@ -58,7 +58,7 @@ fn the_pools_of_a_configuration_bear_deaths_whatever_it_says_of_theirs() {
 }
 
 #[test]
-fn a_sample_beside_the_one_that_ends_their_worker_is_asked_again() {
+fn a_sample_that_shares_a_dying_worker_is_repeated() {
     let fixture = EvalFixture::new();
     std::fs::copy(worker("eval.py"), fixture.path("eval.py")).expect("a worker");
     fixture.write("pools.toml", "[pool.it]\nworker = \"eval.py\"\nworkers = 1\nconcurrency = 8\n");

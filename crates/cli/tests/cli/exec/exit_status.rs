@@ -34,7 +34,7 @@ fn a_command_that_a_signal_ended_gives_128_and_the_signal() {
 }
 
 #[test]
-fn output_goes_where_exec_was_told_and_nothing_is_added() {
+fn exec_passes_output_through_and_adds_nothing() {
     let scene = Scene::new();
     let done = finish(&mut scene.exec(&[], &sh("echo out; echo err >&2")));
     done.assert_status(0);
@@ -71,7 +71,7 @@ fn the_command_knows_its_run_and_its_worker_id() {
 }
 
 #[test]
-fn its_own_timeout_gives_124() {
+fn a_timeout_of_exec_gives_124() {
     for tier in possible(TIERS) {
         let scene = Scene::new();
         finish(&mut scene.exec(&["--tier", tier, "--timeout", "100ms"], &["sleep", "1000"]))
@@ -81,7 +81,7 @@ fn its_own_timeout_gives_124() {
 }
 
 #[test]
-fn its_own_timeout_gives_124_even_when_kill_was_needed() {
+fn a_timeout_of_exec_gives_124_even_if_kill_was_needed() {
     for tier in possible(TIERS) {
         let scene = Scene::new();
         let options = ["--tier", tier, "--timeout", "100ms", "--grace", "200ms", "--json"];
@@ -111,7 +111,7 @@ fn a_command_that_ends_before_the_timeout_keeps_its_status() {
 }
 
 #[test]
-fn the_status_of_copies_is_the_first_by_index_that_is_not_zero() {
+fn the_status_of_copies_is_the_first_nonzero_one_by_index() {
     for tier in possible(TIERS) {
         let scene = Scene::new();
         // The second copy ends last, but its status counts: it is the first by index that is not zero.
@@ -149,7 +149,7 @@ fn copies_have_no_input() {
 }
 
 #[test]
-fn the_line_of_json_tells_how_it_ended() {
+fn the_json_line_says_how_the_command_ended() {
     let scene = Scene::new();
     let done = finish(&mut scene.exec(&["--json", "--tier", "shim"], &sh("exit 4")));
     let json = done.assert_status(4).json();

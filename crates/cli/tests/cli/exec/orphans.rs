@@ -37,7 +37,7 @@ fn in_the_group_tier_the_group_is_gone_when_exec_returns() {
 }
 
 #[test]
-fn timeout_ends_it_and_everything_below() {
+fn the_timeout_program_ends_exec_and_all_its_descendants() {
     for tier in possible(HOLDING) {
         let scene = Scene::new();
         let script = format!("timeout 0.3 $S --tier {tier} -- bash -c '{DAEMON} sleep 1000'; echo $?");
@@ -48,7 +48,7 @@ fn timeout_ends_it_and_everything_below() {
 }
 
 #[test]
-fn a_pipe_to_head_ends_it() {
+fn a_closed_pipe_ends_the_command_with_sigpipe() {
     for tier in possible(TIERS) {
         let scene = Scene::new();
         let script = format!("$S --tier {tier} -- yes | head -n 2; echo ${{PIPESTATUS[0]}}");
@@ -72,7 +72,7 @@ fn closed_output_changes_nothing() {
 }
 
 #[test]
-fn a_failure_of_ours_keeps_its_status_when_nobody_can_hear_it() {
+fn a_failure_of_exec_keeps_its_status_when_its_output_is_unreadable() {
     let scene = Scene::new();
     for closed in ["2>&-", "2> /dev/full", "2> >(:)"] {
         let script = format!("$S --json -- /nonexistent/program {closed}");
@@ -82,7 +82,7 @@ fn a_failure_of_ours_keeps_its_status_when_nobody_can_hear_it() {
 }
 
 #[test]
-fn in_the_background_of_a_script_it_runs_and_ends() {
+fn exec_runs_in_the_background_of_a_script() {
     for tier in possible(HOLDING) {
         let scene = Scene::new();
         let script = format!("$S --tier {tier} -- bash -c '{DAEMON} exit 4' & wait $!");
@@ -92,7 +92,7 @@ fn in_the_background_of_a_script_it_runs_and_ends() {
 }
 
 #[test]
-fn a_script_that_ends_without_waiting_does_not_end_it() {
+fn exec_outlives_a_script_that_does_not_wait_for_it() {
     let scene = Scene::new();
     let script = "mkfifo $0/go; $S -- sh -c 'echo begun; read word < $0/go; echo $word' $0 & disown";
     let mut bash = scene.command("bash");
@@ -143,7 +143,7 @@ fn as_pid_1_of_a_container_it_answers_signals() {
 }
 
 #[test]
-fn as_pid_1_of_a_container_it_buries_orphans() {
+fn as_pid_1_of_a_container_exec_reaps_orphans() {
     if !support::can_unshare(&CONTAINER) {
         return;
     }
@@ -221,7 +221,7 @@ fn killing_the_whole_group_of_exec_kills_everything() {
 }
 
 #[test]
-fn exec_within_exec_holds_both() {
+fn nested_exec_cleans_up_on_both_levels() {
     for tier in possible(HOLDING) {
         let scene = Scene::new();
         let script = format!("$S --tier {tier} -- bash -c '{DAEMON} exit 11'");

@@ -31,7 +31,7 @@ fn int_quit_winch_and_the_users_own_are_passed_on() {
 }
 
 #[test]
-fn int_ends_a_command_that_does_not_mind_it_with_130() {
+fn sigint_ends_a_command_without_a_handler_with_130() {
     let scene = Scene::new();
     let mut exec = Running::start(&mut scene.exec(&[], &patient_shell("")));
     exec.expect_line("ready");
@@ -88,7 +88,7 @@ fn a_second_term_does_not_cut_the_grace() {
 }
 
 #[test]
-fn all_copies_hear_the_signal() {
+fn all_copies_receive_the_signal() {
     let scene = Scene::new();
     let mut exec = Running::start(&mut scene.exec(&["--copies", "5"], &patient_shell("trap 'exit 9' TERM")));
     for _ in 0..5 {

@@ -217,7 +217,7 @@ fn an_interactive_bash_has_job_control_of_its_own() {
 }
 
 #[test]
-fn the_modes_are_put_right_after_a_command_that_was_killed() {
+fn terminal_modes_are_restored_after_a_command_was_killed() {
     in_each_tier(|_, pty, exec| {
         pty.type_line(&format!("{exec} -- sh -c 'stty raw -echo; kill -9 $$'"));
         pty.expect("prompt> ");
@@ -227,7 +227,7 @@ fn the_modes_are_put_right_after_a_command_that_was_killed() {
 }
 
 #[test]
-fn in_a_pipeline_the_pager_keeps_the_keyboard() {
+fn a_pager_in_a_pipeline_keeps_the_terminal() {
     require("less", "less");
     in_each_tier(|_, pty, exec| {
         pty.type_line(&format!("{exec} -- seq -f 'line %g.' 500 | less"));
@@ -258,7 +258,7 @@ fn ctrl_c_ends_a_whole_pipeline() {
 }
 
 #[test]
-fn a_script_around_it_is_stopped_and_continued_with_it() {
+fn a_script_is_stopped_and_continued_together_with_exec() {
     in_each_tier(|_, pty, exec| {
         pty.type_line(&format!(
             "bash -c '{exec} -- sh -c \"echo be\\\"\\\"gun; exec cat\"; echo aft\"\"er=$?'"
@@ -280,7 +280,7 @@ fn a_script_around_it_is_stopped_and_continued_with_it() {
 }
 
 #[test]
-fn ctrl_c_ends_the_loop_around_it_as_well() {
+fn ctrl_c_also_ends_the_shell_loop_around_exec() {
     in_each_tier(|_, pty, exec| {
         pty.type_line(&format!("for i in 1 2 3; do {exec} -- sh -c \"echo round=$i.; exec cat\"; done"));
         pty.expect("round=1.");
@@ -362,7 +362,7 @@ fn hanging_up_ends_a_stopped_job_too() {
 }
 
 #[test]
-fn as_a_sessions_leader_it_cannot_be_stopped_for_ever() {
+fn as_a_session_leader_exec_cannot_be_stopped_for_ever() {
     for tier in possible(TIERS) {
         let scene = Scene::new();
         let state_dir = scene.state_dir().to_string_lossy().into_owned();

@@ -71,7 +71,7 @@ fn is_let_be_and_reported(scene: Scene, file: &Path, words: &str) {
 
 /// Promise: everything is bounded. Once, a ledger that is a FIFO hung every start, and one of 8 GB was read whole.
 #[test]
-fn a_ledger_that_is_no_plain_file_hangs_nobody_and_is_reported() {
+fn a_ledger_that_is_not_a_regular_file_blocks_nobody_and_is_reported() {
     for odd in ODD_FILES {
         let scene = Scene::new();
         let run = make_run(&scene);
@@ -87,7 +87,7 @@ fn a_ledger_that_is_no_plain_file_hangs_nobody_and_is_reported() {
 /// Promise: an error while looking means "cannot judge". Once, a lock that could not be opened was taken for a free
 /// one.
 #[test]
-fn a_lock_that_is_no_plain_file_hangs_nobody_and_is_reported() {
+fn a_lock_that_is_not_a_regular_file_blocks_nobody_and_is_reported() {
     for odd in [Odd::Fifo, Odd::Device, Odd::Socket, Odd::Directory] {
         let scene = Scene::new();
         let run = make_run(&scene);
@@ -223,7 +223,7 @@ fn a_start_removes_the_temporary_files_of_killed_ones_and_not_those_of_living_on
 }
 
 #[test]
-fn a_run_that_was_never_finished_is_removed_at_once_unless_somebody_is_at_it() {
+fn a_half_created_run_is_removed_at_once_unless_it_is_locked() {
     let scene = Scene::new();
     drop(keeper(&scene));
     let runs = scene.state_dir().join("runs");

@@ -19,7 +19,7 @@ fn says_what_is_in_the_way(done: &Done) {
 
 /// Promise: errors say what to do. Once, SIGXFSZ ended the program without a word.
 #[test]
-fn a_limit_on_the_size_of_files_is_named_and_kills_nobody() {
+fn a_file_size_limit_is_an_error_that_names_it_and_kills_nothing() {
     let scene = Scene::new();
     says_what_is_in_the_way(&finish(&mut limited(&scene, 0, "$S -- true")));
     // Enough for the run's first records, but not for the keeper's program.
@@ -32,7 +32,7 @@ fn a_limit_on_the_size_of_files_is_named_and_kills_nobody() {
 
 /// The keeper writes the records of workers. It must not die of the limit, and must say which limit it is.
 #[test]
-fn a_ledger_that_outgrows_the_limit_refuses_the_worker_in_words() {
+fn a_ledger_that_reaches_the_file_size_limit_rejects_the_worker_with_the_reason() {
     let scene = Scene::new();
     finish(&mut scene.exec(&[], &["true"])).assert_status(0);
     for blocks in [1, 2] {
@@ -44,7 +44,7 @@ fn a_ledger_that_outgrows_the_limit_refuses_the_worker_in_words() {
 
 /// The limit and its signal apply to the worker, too.
 #[test]
-fn a_worker_still_dies_of_the_limit_as_outside() {
+fn a_worker_that_exceeds_the_file_size_limit_dies_of_sigxfsz() {
     let scene = Scene::new();
     finish(&mut scene.exec(&[], &["true"])).assert_status(0);
     let file = scene.state_dir().join("large");
@@ -56,7 +56,7 @@ fn a_worker_still_dies_of_the_limit_as_outside() {
 }
 
 #[test]
-fn a_call_under_a_limit_says_so_too() {
+fn a_call_under_a_file_size_limit_names_the_limit() {
     let scene = Scene::new();
     let call = |scene: &Scene| {
         let program = env!("CARGO_BIN_EXE_snakepit");

@@ -109,7 +109,7 @@ fn a_state_directory_below_one_that_others_may_write_to_is_refused_unless_it_is_
 }
 
 #[test]
-fn an_ordinary_user_may_use_what_root_and_he_himself_have_made() {
+fn a_user_may_use_directories_of_their_own_and_of_root() {
     let Some(world) = World::new() else { return };
     let home = world.make("home", ALICE, 0o755);
     world.exec_by(ALICE, &[], &home.join(".local/state/snakepit")).assert_status(0);
@@ -120,7 +120,7 @@ fn an_ordinary_user_may_use_what_root_and_he_himself_have_made() {
 }
 
 #[test]
-fn missing_directories_are_made_for_their_owner_whatever_the_umask() {
+fn missing_directories_are_created_private_whatever_the_umask() {
     let Some(world) = World::new() else { return };
     let home = world.make("home", ALICE, 0o755);
     for (umask, mode) in [("000", 0o755), ("002", 0o755), ("077", 0o700), ("777", 0o700)] {
@@ -135,7 +135,7 @@ fn missing_directories_are_made_for_their_owner_whatever_the_umask() {
 }
 
 #[test]
-fn links_on_the_way_are_followed_if_root_or_we_have_made_them_and_the_last_is_refused() {
+fn links_of_this_user_or_root_are_followed_except_in_the_last_component() {
     let Some(world) = World::new() else { return };
     let real = world.make("real", 0, 0o755);
     let link = |name: &str, target: &Path, owner: u32| {
@@ -211,7 +211,7 @@ fn a_group_that_is_the_users_own_may_write_and_one_with_other_members_may_not() 
 
 /// In a user namespace, every user that is not mapped appears as `nobody`, including root.
 #[test]
-fn in_a_user_namespace_the_systems_own_directories_are_taken_for_roots_and_no_others() {
+fn in_a_user_namespace_only_system_directories_of_unmapped_users_count_as_roots() {
     let Some(world) = World::new() else { return };
     if !finish(world.scene.command("setpriv").args(["--reuid", "47110", "unshare", "-Ur", "true"]))
         .status

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn much_output_is_not_kept() {
+    fn an_autopsy_keeps_only_part_of_much_output() {
         let line = "ä".repeat(5000);
         let long = Autopsy { output: vec![line.clone(); 20], fault: Some(line.clone()), ..crash() };
         let kept = Arc::new(long).shortened();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_from_the_end_to_its_place_in_the_code() {
+    fn an_autopsy_shows_how_the_worker_ended_then_its_last_lines_then_its_stack() {
         let autopsy = Autopsy {
             output: vec!["a last word".into()],
             stack: Some("Current thread 0x1 (most recent call first):\n  File \"a.py\", line 1 in f".into()),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ended_by_itself_did_so_whatever_was_seen_first() {
+    fn an_exit_of_the_process_itself_outranks_a_fault_seen_before_it() {
         let ended = |fault: Option<&str>, status: ExitStatus| {
             let mut autopsy = Autopsy { fault: fault.map(Into::into), ..killed(OomVerdict::No) };
             autopsy.exit = autopsy.exit.map(|exit| Exit { status, ..exit });
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_stack_is_cut_where_it_is_shown_and_kept_whole() {
+    fn a_long_stack_is_shortened_only_for_display() {
         let stack = vec!["  File \"a.py\", line 1 in f"; 100].join("\n");
         let autopsy = Autopsy { stack: Some(stack), ..killed(OomVerdict::No) };
         let shown = autopsy.to_string();

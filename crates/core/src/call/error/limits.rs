@@ -69,7 +69,7 @@ mod tests {
     use crate::value::PayloadLayout;
 
     #[test]
-    fn a_long_text_keeps_its_ends() {
+    fn a_long_text_keeps_its_start_and_its_end() {
         let traceback = format!("first {} last", "ä".repeat(1 << 20));
         let error =
             RemoteError { traceback: Some(traceback), ..RemoteError::new(RemoteErrorKind::Exception, "no") };

@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_whether_the_call_was_started_and_when_it_is_worth_making_again() {
+    fn an_error_says_whether_the_call_was_started_and_when_to_retry_it() {
         let pause = Duration::from_secs(3);
         let (pool, command) = ("a".to_owned(), "add".to_owned());
         let open = CallError::CircuitOpen { pool: pool.clone(), command: None, retry_in: pause };

@@ -231,9 +231,11 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkerTable<W> {
 /// Gives other threads a chance between two steps that they must not fall between, so that the tests meet every order.
 #[inline]
 fn widen_window() {
+    // Yielding each time would take minutes on a busy machine.
     #[cfg(test)]
-    if fastrand::bool() {
-        std::thread::yield_now();
+    match fastrand::u32(..64) {
+        0 => std::thread::yield_now(),
+        turns => (0..turns).for_each(|_| std::hint::spin_loop()),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::custody::Pid;
 ///
 /// The proportional share is exact where processes share memory, but the kernel walks every page table for it. A look
 /// at a Python worker of 210 MiB with one child took 0.1 ms without it and 3 to 8 ms with it (2 busy cores,
-/// `what_a_look_costs`), and more with more memory. So the resident size is read often, and the share only once the
+/// `measure_the_cost_of_reading_process_statistics`), and more with more memory. So the resident size is read often, and the share only once the
 /// resident size reaches a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pss {
@@ -88,12 +88,12 @@ impl ProcessStats {
         }
         let main = proc::Stat::read(worker)?;
         // The CPU time of the processes that the shim has waited for.
-        let buried =
-            shim.and_then(|shim| proc::Stat::read(shim.as_raw())).map_or(0, |stat| stat.buried_ticks);
-        let mut ticks = buried;
+        let reaped =
+            shim.and_then(|shim| proc::Stat::read(shim.as_raw())).map_or(0, |stat| stat.reaped_ticks);
+        let mut ticks = reaped;
         let (mut rss_pages, mut processes, mut threads) = (0, 0, 0);
         for stat in family.iter().filter_map(|pid| proc::Stat::read(*pid)) {
-            ticks += stat.ticks + stat.buried_ticks;
+            ticks += stat.ticks + stat.reaped_ticks;
             rss_pages += stat.rss_pages;
             processes += 1;
             threads += stat.threads;

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_names_whom_the_kernel_killed_and_nobody_else_does() {
+    fn the_process_that_the_kernel_killed_is_read_only_from_oom_lines_of_the_kernel() {
         let memcg = "3,1021,21740301958,-;Memory cgroup out of memory: Killed process 29951 (proving-hostile) \
                      total-vm:99096kB, anon-rss:95104kB, file-rss:2036kB, shmem-rss:0kB, UID:0 pgtables:232kB \
                      oom_score_adj:0\n";
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_of_cgroups_count() {
+    fn oom_kills_are_read_from_both_versions_of_cgroups() {
         let v2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n";
         let v1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 7\n";
         assert_eq!(kills(v2), Some(2));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_explains_one_death_and_an_ancestor_counts_for_those_below() {
+    fn each_oom_kill_explains_one_death_also_if_an_ancestor_cgroup_counts_it() {
         let dir = tempfile::tempdir().expect("a directory");
         let events = dir.path().join("memory.events");
         fs::write(&events, "oom 0\noom_kill 3\n").expect("events");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_cgroups_are_found_in_either_version() {
+    fn the_own_cgroups_and_their_ancestors_are_found_in_both_versions() {
         let own = "9:name=systemd:/\n4:memory:/box/one\n1:cpu:/\n0::/slice/host\n";
         let mounts = "30 24 0:26 /box /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                       29 24 0:25 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_which_something_was_missed_denies_nothing() {
+    fn an_incomplete_kernel_log_rules_nothing_out() {
         let file = File::open("/dev/null").expect("nothing");
         let mut log = Log { file, named: VecDeque::from([7]), is_complete: true };
         assert_eq!((log.names(7), log.names(7)), (Some(true), Some(false)), "each naming counts once");

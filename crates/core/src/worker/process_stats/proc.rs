@@ -20,7 +20,7 @@ pub(super) struct Stat {
     /// The CPU time of all threads of the process, in ticks.
     pub(super) ticks: u64,
     /// The CPU time of children that have ended and been waited for, in ticks.
-    pub(super) buried_ticks: u64,
+    pub(super) reaped_ticks: u64,
     pub(super) threads: usize,
     pub(super) rss_pages: u64,
 }
@@ -45,7 +45,7 @@ impl Stat {
             is_over: matches!(state, 'Z' | 'X' | 'x') || number(9)? & EXITING != 0,
             parent: number(4)? as i32,
             ticks: ticks(14)? + ticks(15)?,
-            buried_ticks: ticks(16)? + ticks(17)?,
+            reaped_ticks: ticks(16)? + ticks(17)?,
             threads: number(20)?.max(0) as usize,
             rss_pages: number(24)?.max(0) as u64,
         })
@@ -142,19 +142,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_contain_anything() {
+    fn a_process_name_with_parentheses_and_newlines_is_skipped() {
         let line = b"4711 (a) S 9\n(b) R 12 4711 4711 0 -1 4194304 1 2 3 4 250 50 7 3 20 0 5 0 99 1000000 2560 18446744073709551615 1\n";
         let stat = Stat::parse(line).expect("a line of /proc/PID/stat");
-        let (ticks, buried_ticks) = (300, 10);
+        let (ticks, reaped_ticks) = (300, 10);
         let expected =
-            Stat { state: 'R', is_over: false, parent: 12, ticks, buried_ticks, threads: 5, rss_pages: 2560 };
+            Stat { state: 'R', is_over: false, parent: 12, ticks, reaped_ticks, threads: 5, rss_pages: 2560 };
         assert_eq!(stat, expected);
         assert_eq!(Stat::parse(b""), None);
         assert_eq!(Stat::parse(b"1 (x) R 1"), None);
     }
 
     #[test]
-    fn the_proportional_share_is_read_and_not_one_of_its_parts() {
+    fn the_total_pss_is_read_and_not_one_of_its_parts() {
         let text = "55e1-7ffc ---p 00000000 00:00 0    [rollup]\nRss:    1752 kB\nPss_Dirty: 3 kB\nPss:     271 kB\n";
         assert_eq!(parse_pss(text), Some(271 * 1024));
         assert_eq!(parse_pss("Rss: 1 kB\n"), None);

@@ -92,7 +92,7 @@ const FAMILY: &str = "r, w = os.pipe(); \
     os.read(r, 1); os.waitpid(child, 0)";
 
 #[test]
-fn whom_a_worker_started_and_lost_counts_and_the_shim_does_not() {
+fn orphaned_descendants_of_a_worker_count_and_its_shim_does_not() {
     let mut obedient = Obedient::start();
     let alone = eventually("asleep", || obedient.process_stats(Pss::Measure).filter(|it| it.state == 'S'));
     assert_eq!((alone.processes, alone.threads), (1, 1));
@@ -116,7 +116,7 @@ fn whom_a_worker_started_and_lost_counts_and_the_shim_does_not() {
 }
 
 #[test]
-fn children_and_parents_tell_the_same() {
+fn a_search_by_children_and_one_by_parents_find_the_same_processes() {
     let mut obedient = Obedient::start();
     assert!(obedient.tell(FAMILY));
     assert!(
@@ -135,7 +135,7 @@ fn children_and_parents_tell_the_same() {
 }
 
 #[test]
-fn cpu_time_moves_with_work_also_with_that_of_children_that_have_ended() {
+fn cpu_time_includes_that_of_ended_children() {
     let mut obedient = Obedient::start();
     let before = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
     let burn = "t = time.process_time()\\nwhile time.process_time() < t + 0.3: pass";
@@ -143,12 +143,12 @@ fn cpu_time_moves_with_work_also_with_that_of_children_that_have_ended() {
     let burned = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
     assert!(burned >= before + Duration::from_millis(250), "{before:?} {burned:?}");
     assert!(obedient.tell(&format!("subprocess.run([sys.executable, '-c', \"import time\\n{burn}\"])")));
-    let buried = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
-    assert!(buried >= burned + Duration::from_millis(250), "{burned:?} {buried:?}");
+    let reaped = obedient.process_stats(Pss::Skip).expect("statistics").cpu;
+    assert!(reaped >= burned + Duration::from_millis(250), "{burned:?} {reaped:?}");
 }
 
 #[test]
-fn a_stopped_worker_is_seen_stopped_and_one_that_is_gone_is_not_seen() {
+fn a_stopped_worker_reads_as_stopped_and_a_gone_one_as_absent() {
     let obedient = Obedient::start();
     let state = |wanted: char| move |it: ProcessStats| (it.state == wanted).then_some(());
     obedient.worker.signal(19).expect("STOP");
@@ -189,7 +189,7 @@ impl Drop for MemoryCgroup {
 }
 
 #[test]
-fn a_worker_that_the_kernel_killed_for_its_memory_is_told_from_one_that_somebody_killed() {
+fn an_oom_kill_is_distinguished_from_a_kill_by_another_process() {
     let Some(cgroup) = MemoryCgroup::with_limit(50 * MIB) else {
         return unproven::unproven("no memory cgroup of version 1 that we may make");
     };
@@ -217,10 +217,10 @@ fn a_worker_that_the_kernel_killed_for_its_memory_is_told_from_one_that_somebody
     assert_eq!((both.verdict(pid), counting.verdict(pid)), (OomVerdict::No, OomVerdict::No), "once only");
 }
 
-/// `cargo test -p snakepit-core --lib what_a_look_costs -- --ignored --nocapture`
+/// `cargo test -p snakepit-core --lib measure_the_cost_of_reading_process_statistics -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
-fn what_a_look_costs() {
+fn measure_the_cost_of_reading_process_statistics() {
     let mut obedient = Obedient::start();
     assert!(obedient.tell("hoard = bytearray(b'x' * (200 << 20))"));
     assert!(obedient.tell("subprocess.Popen(['tail', '-f', '/dev/null'])"));

@@ -59,9 +59,9 @@ const CHEAP_ROUNDS: u32 = 8;
 const CHEAP_TIME: Duration = Duration::from_millis(50);
 
 /// How long processes that may not be signalled get to end on their own. Most setuid programs end soon.
-const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long ended processes get to become reapable. A tracer may delay this.
-const DEAD_PATIENCE: Duration = Duration::from_millis(200);
+const DEAD_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Escalation {
     pub(crate) fn new() -> Self {
@@ -96,8 +96,8 @@ impl Escalation {
     fn round(&mut self, signalled: SignalOutcome) -> KillRound {
         let alone = signalled.reached.is_empty() && (!signalled.refused.is_empty() || all_are_dead());
         self.alone_since = alone.then(|| self.alone_since.unwrap_or_else(Instant::now));
-        let patience = if signalled.refused.is_empty() { DEAD_PATIENCE } else { REFUSED_PATIENCE };
-        let is_last = self.alone_since.is_some_and(|since| since.elapsed() > patience);
+        let timeout = if signalled.refused.is_empty() { DEAD_TIMEOUT } else { REFUSED_TIMEOUT };
+        let is_last = self.alone_since.is_some_and(|since| since.elapsed() > timeout);
         let given_up = if is_last { signalled.refused } else { Vec::new() };
         KillRound { reached: signalled.reached, given_up, is_last }
     }

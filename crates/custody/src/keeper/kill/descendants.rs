@@ -16,13 +16,13 @@ use crate::sys;
 use super::children::SignalOutcome;
 
 /// How long the stopping may take. After that, the known processes are killed, and the caller starts again.
-const STOP_PATIENCE: Duration = Duration::from_secs(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait before the next look at stopped processes, in milliseconds.
 const BETWEEN_PASSES_MS: i32 = 1;
 
 /// Stops and kills all descendants of the caller, except the spared ones and their descendants.
 pub(crate) fn stop_and_kill(spared: impl Fn(i32) -> bool) -> SignalOutcome {
-    let deadline = Instant::now() + STOP_PATIENCE;
+    let deadline = Instant::now() + STOP_TIMEOUT;
     let mut found = HeldTree::default();
     if is_own_proc() {
         while found.pass(&spared) == StopPass::Unsettled && Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! Which process keeps the file locked.
+//! Finds the process that keeps the file locked.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::beside;
 
-/// Names the process that holds the file's write lock, and what to do about it.
+/// Says which process holds the file's write lock, and what to do about it.
 pub(crate) fn describe_holder(path: &Path) -> String {
     let file = path.display();
     match holder(path) {
@@ -26,11 +26,12 @@ pub(crate) fn describe_holder(path: &Path) -> String {
     }
 }
 
-/// The process with a write lock on the file or on its index of the write-ahead log, according to `/proc/locks`.
+/// Returns the process that holds a write lock on the file, or on the index of its write-ahead log, according
+/// to `/proc/locks`.
 fn holder(path: &Path) -> Option<u32> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let locks: Vec<WriteLock> = locks.lines().filter_map(WriteLock::read).collect();
-    // The lock of writers in WAL mode is in the index; the file itself is locked only while its mode is changed.
+    // In WAL mode, writers lock the index. The file itself is locked only while its journal mode is changed.
     let files = [beside(path, "-shm"), path.to_owned()];
     files.iter().filter_map(|path| fs::metadata(path).ok()).find_map(|file| {
         let lock = locks.iter().find(|lock| lock.is_of(&file))?;
@@ -47,7 +48,8 @@ struct WriteLock {
 }
 
 impl WriteLock {
-    /// `12: POSIX  ADVISORY  WRITE 345 08:02:6789 120 120`; a waiting process has an arrow after the number.
+    /// Reads a line such as `12: POSIX  ADVISORY  WRITE 345 08:02:6789 120 120`. Lines of waiting processes
+    /// have an arrow after the number, and are not read.
     fn read(line: &str) -> Option<Self> {
         let mut words = line.split_ascii_whitespace().skip(1);
         if words.next() != Some("POSIX") || words.nth(1) != Some("WRITE") {
@@ -58,18 +60,19 @@ impl WriteLock {
         let mut device = || u64::from_str_radix(file.next()?, 16).ok();
         let device = (device()?, device()?);
         let inode = file.next()?.parse().ok()?;
-        // A holder in a PID namespace that is invisible from here has the number 0.
+        // The number is 0 for a holder in a PID namespace that is not visible from here.
         (pid != 0 && pid != std::process::id()).then_some(Self { pid, device, inode })
     }
 
-    /// The inode alone is not enough: file systems in memory all count from 1. Some file systems show another device; then the
-    /// process must have the file open.
+    /// Reports whether the lock is on this file. The inode alone does not prove it: file systems in memory
+    /// all count from 1. Some file systems show another device number in `/proc/locks`; then the process must
+    /// have the file open.
     fn is_of(&self, file: &fs::Metadata) -> bool {
         self.inode == file.ino() && (self.device == device_of(file) || has_open(self.pid, file))
     }
 }
 
-/// The major and the minor number of the device, as Linux packs them.
+/// Returns the major and minor number of the file's device, as Linux packs them.
 fn device_of(file: &fs::Metadata) -> (u64, u64) {
     let dev = file.dev();
     ((dev >> 8) & 0xfff | (dev >> 32) & !0xfff, dev & 0xff | (dev >> 12) & !0xff)
@@ -81,7 +84,7 @@ fn has_open(pid: u32, file: &fs::Metadata) -> bool {
     open.into_iter().any(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
 }
 
-/// The name and the state of a process.
+/// Returns the name and the state of a process.
 fn describe(pid: u32) -> (String, &'static str) {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -122,14 +125,14 @@ mod tests {
         }
     }
 
-    /// The named process may be ended: it must be the right one.
+    /// A person may end the named process, so it must be the right one.
     #[test]
     fn the_holder_of_a_file_with_the_same_inode_on_another_device_is_ignored() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let meta = fs::metadata(file.path()).expect("its data");
         let device = device_of(&meta);
         let ours = std::process::id();
-        // The parent of the tests does not have it open, and we have.
+        // This process has the file open, and its parent does not.
         let parent = std::os::unix::process::parent_id();
         let lock = |pid, device, inode| WriteLock { pid, device, inode };
         assert!(lock(parent, device, meta.ino()).is_of(&meta));

@@ -1,10 +1,12 @@
-//! How this thread waits for a lock of the file that another process holds.
+//! How a thread waits for a lock that another process holds on the file.
 //!
-//! SQLite's own wait sleeps for 1, 2, 5, 10 and up to 100 ms. A transaction takes less than one of these steps, so most of several
-//! processes would sleep while the file is free. This wait starts with microseconds.
+//! SQLite's own wait sleeps for 1, 2, 5, 10 and up to 100 ms. A transaction takes less time than one of these
+//! sleeps, so most of the waiting processes would sleep while the file is free. This wait starts with
+//! microseconds.
 //!
-//! SQLite takes several locks for one transaction, and processes that try at the same time block each other. So they first take turns
-//! with a lock that costs one system call. The turn is a hint: a process that does not get it in time goes on without it.
+//! SQLite takes several locks for one transaction, and processes that try at the same time block each other.
+//! So processes first take turns by a lock that costs one system call. The turn is only a hint: a process
+//! that does not get it in time continues without it.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -13,9 +15,9 @@ use std::time::Duration;
 use rustix::event::{Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The pauses between two tries, in microseconds; the last one repeats. Zero only yields.
+/// The pauses between tries, in microseconds. Zero only yields. The last pause repeats.
 const PAUSES: [u64; 10] = [0, 0, 20, 20, 20, 20, 50, 100, 200, 500];
-/// How long a process waits for its turn: longer than any turn takes, unless the process that has it was stopped.
+/// How long a process waits for its turn. Any turn is shorter, unless the process that has it was stopped.
 const TURN_TIMEOUT: Duration = Duration::from_millis(50);
 
 thread_local! {
@@ -24,7 +26,7 @@ thread_local! {
     static HAS_WAITED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs something on this thread that waits at most `timeout` for the locks of other processes.
+/// Runs a function on this thread that waits at most `timeout` for the locks of other processes.
 pub(crate) fn within<T>(timeout: Duration, act: impl FnOnce() -> T) -> T {
     let before = TIMEOUT.replace(timeout);
     let done = act();
@@ -32,13 +34,13 @@ pub(crate) fn within<T>(timeout: Duration, act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Makes short sleeps of this thread exact; by default the system adds up to 50 microseconds.
+/// Makes short sleeps of this thread exact. By default, Linux adds up to 50 microseconds.
 pub(crate) fn sleep_precisely() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Whether this thread has waited for another process since the last call.
+/// Reports whether this thread has waited for another process since the last call of this function.
 pub(crate) fn has_waited() -> bool {
     HAS_WAITED.replace(false)
 }
@@ -48,7 +50,7 @@ fn now() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// SQLite's busy handler: waits a little, and returns whether to try again.
+/// Waits a little and reports whether to try again. This is SQLite's busy handler.
 pub(crate) fn wait(tries: i32) -> bool {
     wait_within(tries, TIMEOUT.get())
 }
@@ -71,11 +73,11 @@ fn wait_within(tries: i32, timeout: Duration) -> bool {
     true
 }
 
-/// The turn of this process to write to the file, until it is dropped.
+/// The turn of this process to write to the file. It ends when it is dropped.
 pub(crate) struct WriteTurn<'a>(Option<&'a File>);
 
 impl<'a> WriteTurn<'a> {
-    /// Waits for the turn, for [`TURN_TIMEOUT`] at most.
+    /// Waits for the turn, at most for [`TURN_TIMEOUT`].
     pub(crate) fn take(lock: Option<&'a File>) -> Self {
         let timeout = TIMEOUT.get().min(TURN_TIMEOUT);
         Self(lock.filter(|lock| lock_within(lock, timeout)))
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_gets_no_turn_goes_on_without_it() {
+    fn a_process_that_gets_no_turn_to_write_continues_without_it() {
         let dir = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         let open =
             || std::fs::File::create(dir.path().join("turn")).unwrap_or_else(|error| panic!("{error}"));

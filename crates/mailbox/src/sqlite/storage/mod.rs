@@ -1,10 +1,10 @@
-//! The file: where it is, how it is opened, and whether it still is the same file.
+//! The file: where it is, how it is opened, and whether it is still the same file.
 //!
 //! Owns everything on disk. Must not know messages or callers.
 //!
-//! Opening passes `ownership` (the file belongs to this user), this file, `lock_wait` (waiting for the locks of other processes) and
-//! `schema` (the format). A commit passes `wal` (the log). `maintenance` copies and shrinks the file, and `lock_holder` names the
-//! process that keeps it locked.
+//! Opening a file passes `ownership` (checks that the file belongs to this user), this file, `lock_wait`
+//! (waits for the locks of other processes) and `schema` (the format). A commit passes `wal` (the log).
+//! `maintenance` copies and shrinks the file, and `lock_holder` names the process that keeps it locked.
 
 pub(crate) mod lock_holder;
 pub(crate) mod lock_wait;
@@ -31,14 +31,14 @@ use super::stored_time::{Micros, micros};
 use crate::MailboxError;
 use crate::clock::Clock;
 
-/// How many prepared statements are cached: more than there are.
+/// The number of prepared statements to cache, larger than the number of statements.
 const CACHED_STATEMENTS: usize = 64;
-/// The log is truncated to this size when it starts again.
+/// SQLite truncates the log to this size when it starts the log again.
 const LONGEST_LOG: i64 = 64 << 20;
 
 #[derive(Debug)]
 pub(crate) struct DatabaseFile {
-    /// Absolute, without links: one file has one path.
+    /// The absolute path without symbolic links, so that one file has one path.
     pub(crate) path: PathBuf,
     pub(crate) clock: Arc<dyn Clock>,
     /// How long an operation waits for the locks of other processes.
@@ -49,15 +49,15 @@ pub(crate) struct DatabaseFile {
     pub(crate) creation: Creation,
 }
 
-/// What happens to a file whose log is missing.
+/// Whether a file is opened if its log is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LostLog {
     Refuse,
-    /// The file is opened without it.
+    /// The file is opened without its log.
     Accept,
 }
 
-/// Whether a missing file or queue is created.
+/// Whether to create a missing file or queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Creation {
     #[default]
@@ -65,11 +65,11 @@ pub(crate) enum Creation {
     Never,
 }
 
-/// The identity of a file, whatever its name.
+/// The identity of a file, independent of its name: device and inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Inode(u64, u64);
 
-/// The path of a file beside another.
+/// Returns the path with a suffix: a file beside another.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -77,7 +77,7 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 impl DatabaseFile {
-    /// The absolute path of a file that may not exist yet.
+    /// Returns the absolute path of a file that may not exist yet.
     pub(crate) fn locate(path: &Path) -> Result<PathBuf, MailboxError> {
         let refuse = |error: std::io::Error| {
             let reason =
@@ -111,7 +111,7 @@ impl DatabaseFile {
         MailboxError::Missing(self.path.display().to_string())
     }
 
-    /// Opens the file, or creates it. A file that is no mailbox is left as it is.
+    /// Opens the file, or creates it. Changes nothing in a file that is not a mailbox.
     pub(crate) fn connect(&self) -> Result<Connection, MailboxError> {
         within(self.lock_timeout, || self.connect_in_time())
     }
@@ -120,7 +120,7 @@ impl DatabaseFile {
         let began = self.clock.since_boot();
         loop {
             match self.try_connect() {
-                // SQLite does not wait if two processes create the file at the same time.
+                // SQLite does not call the busy handler if two processes create the file at the same time.
                 Err(OperationError::Sql(error))
                     if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                         && self.clock.since_boot().saturating_sub(began) < self.lock_timeout =>
@@ -138,7 +138,8 @@ impl DatabaseFile {
             Creation::Never if self.path.exists() => OpenFlags::empty(),
             Creation::Never => return Err(self.no_file().into()),
         };
-        // One thread at a time uses the connection, so it needs no mutex. No URIs: a path is a path.
+        // Only one thread at a time uses the connection, so SQLite needs no mutex. URIs stay disabled: a path
+        // is only a path.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | may_create | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = match &self.vfs {
             None => {
@@ -148,14 +149,16 @@ impl DatabaseFile {
             Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str())?,
         };
         connection.busy_handler(Some(lock_wait::wait))?;
-        // Closing moves the log into the file and removes it, by name. Only the writer knows when that is safe.
+        // By default, closing moves the log into the file and removes the log by its name. Only the writer
+        // knows when that is safe.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        // Code in the schema is not trusted, whoever wrote it.
+        // Code in the schema is never trusted.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
-        // Query plans must not depend on bound values, or each `LIMIT ?` would be planned again each time.
+        // Query plans must not depend on bound values. Otherwise SQLite would plan each `LIMIT ?` again at
+        // every use.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let file = self.path.display();
         let kind = schema::kind(&connection)?;
@@ -189,11 +192,11 @@ impl DatabaseFile {
             .into());
         }
         if kind == FileKind::Empty {
-            // Only a file without tables can be configured to give pages back.
+            // This can be configured only in a file without tables.
             connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         }
-        // SQLite switches to the log with a journal. The journal must not come back after a power cut: it would undo the switch
-        // and everything in the log.
+        // SQLite uses a journal to switch to the log. The journal must not reappear after a power cut: it
+        // would undo the switch and everything in the log.
         connection.pragma_update(None, "synchronous", "EXTRA")?;
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
@@ -202,7 +205,8 @@ impl DatabaseFile {
             ))
             .into());
         }
-        // A commit does not sync the log: the writer does, when the file is not locked any more. Checkpoints sync both.
+        // A commit does not sync the log: the writer does that after the commit, when the file is no longer
+        // locked. Checkpoints sync both the log and the file.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "fullfsync", true)?;
         connection.pragma_update(None, "checkpoint_fullfsync", true)?;
@@ -222,7 +226,7 @@ impl DatabaseFile {
         Ok(connection)
     }
 
-    /// A second connection that reads the file beside the writer.
+    /// Opens a second connection that reads the file while the writer uses it.
     pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = match &self.vfs {

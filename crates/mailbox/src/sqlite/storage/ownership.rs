@@ -1,7 +1,8 @@
-//! The files of a mailbox belong to one user: another user's link would redirect our writes, another user's read lock would block
-//! every sender, and a file that another user has written is not trusted.
+//! All files of a mailbox must belong to one user. A link of another user would redirect our writes, a read
+//! lock of another user would block every sender, and a file that another user has written cannot be trusted.
 //!
-//! This file opens nothing that SQLite may have open: closing any descriptor of a file gives up all locks of the process on it.
+//! Nothing here opens a file that SQLite may have open: closing any descriptor of a file releases all locks
+//! that the process has on that file.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -13,7 +14,7 @@ use rustix::fs::OFlags;
 use super::beside;
 use crate::MailboxError;
 
-/// What SQLite keeps beside the file.
+/// The suffixes of the files that SQLite keeps beside the mailbox.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Only the owner may read and write.
 const MODE: u32 = 0o600;
@@ -22,25 +23,26 @@ const ANYBODY: u32 = 0o002;
 /// Only the owner of an entry may rename or remove it.
 const STICKY: u32 = 0o1000;
 
-/// Creates the file if it is missing, and refuses files that others have created or can change.
+/// Creates the file if it is missing. Refuses files that others have created or can change.
 pub(crate) fn prepare(path: &Path) -> Result<(), MailboxError> {
     check_directory(path)?;
     if is_absent(path) {
-        // SQLite meets the same error, and explains it.
+        // If this fails, opening the file fails with the same error, which is explained there.
         let _ = create(path);
     }
     secure(path)
 }
 
-/// Refuses links and files of others, and removes the permissions that files of earlier versions gave to others.
+/// Refuses links and files of other users. Removes the permissions that earlier versions gave to others.
 pub(crate) fn secure(path: &Path) -> Result<(), MailboxError> {
     secure_one(path)?;
     BESIDE.iter().try_for_each(|suffix| secure_one(&beside(path, suffix)))
 }
 
-/// Opens a file beside the mailbox for writing. SQLite does not know it, so it may be opened and closed.
+/// Opens a file beside the mailbox for writing. SQLite does not use this file, so opening and closing it
+/// releases no locks.
 pub(crate) fn open_own(path: &Path) -> io::Result<File> {
-    // Follows no link, and waits for no reader of a pipe.
+    // Does not follow a link, and does not wait for the reader of a pipe.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = OpenOptions::new()
         .write(true)
@@ -59,7 +61,7 @@ pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A link that the caller named is followed, unless it belongs to another user.
+/// Refuses a symbolic link of another user. Links of this user and of root are followed.
 pub(crate) fn check_link(path: &Path) -> Result<(), MailboxError> {
     match fs::symlink_metadata(path) {
         Ok(status) if status.is_symlink() && !is_trusted(&status) => {
@@ -85,7 +87,7 @@ fn create(path: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(MODE).open(path).map(drop)
 }
 
-/// In a directory where anybody may rename files, no file is safe.
+/// Refuses a directory in which anybody may rename files: no file in it is safe.
 fn check_directory(path: &Path) -> Result<(), MailboxError> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let Ok(status) = fs::metadata(parent) else { return Ok(()) };
@@ -113,7 +115,7 @@ fn secure_one(path: &Path) -> Result<(), MailboxError> {
     })
 }
 
-/// Why a file cannot be trusted, if so.
+/// Returns why a file cannot be trusted. `None` if it can.
 fn wrong_with(status: &Metadata) -> Option<String> {
     if status.is_symlink() {
         return Some("is a symbolic link".into());
@@ -128,7 +130,7 @@ fn wrong_with(status: &Metadata) -> Option<String> {
     is_open.then(|| "can be written by others".into())
 }
 
-/// Ours, or root's.
+/// Reports whether the file belongs to this user or to root.
 fn is_trusted(status: &Metadata) -> bool {
     status.uid() == me() || status.uid() == 0
 }
@@ -166,7 +168,7 @@ mod tests {
     fn only_the_owner_can_use_the_files() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("mail");
-        // As earlier versions have left them.
+        // The files as earlier versions left them.
         fs::write(&path, b"").expect("a file");
         fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("chmod");
         fs::write(dir.path().join("mail-bell"), b"").expect("a file");

@@ -1,8 +1,8 @@
-//! The tables, their version, and how a file of an older version is upgraded.
+//! The tables, their version, and the upgrade of files of older versions.
 //!
-//! A message is one row of `message`, dead or alive. Each `state` has an index of its own, so that nothing is ever searched for:
-//! `ready` in the order of delivery, `timed` by the end of a lease or a delay, `mortal` by the end of the time to live, `graves` by
-//! the order of dying.
+//! A message is one row of `message`, even when it is dead. Each way of finding messages has its own index:
+//! `ready` in the order of delivery, `timed` by the end of a lease or delay, `mortal` by the end of the time
+//! to live, `graves` by the order of death. Only finding a live message by its id scans the table.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
@@ -10,12 +10,12 @@ use crate::clock::Clock;
 use crate::options::{DEDUP_WINDOW, MAX_VISIBILITY};
 use crate::sqlite::stored_time::{Micros, micros, wall_micros};
 
-/// Marks the file as a mailbox: `SnMb`.
+/// The application id of a mailbox file: `SnMb`.
 pub(crate) const APPLICATION: i32 = 0x536e_4d62;
 
 /// The states of a message.
 pub(crate) mod state {
-    /// Other messages of its group come first.
+    /// Other messages of the group come first.
     pub(crate) const BEHIND: i64 = -1;
     pub(crate) const READY: i64 = 0;
     pub(crate) const DELAYED: i64 = 1;
@@ -160,7 +160,8 @@ CREATE TABLE tally (
 INSERT INTO tally SELECT queue, state, count(*) FROM message GROUP BY queue, state;
 ";
 
-/// Triggers of a connection, not of the file: code in a file is never run. They keep `tally` true, whatever changes messages.
+/// Triggers that keep `tally` correct whatever changes messages. They belong to a connection and not to the
+/// file, because code in a file is never run.
 const COUNTING: &str = "
 CREATE TEMP TRIGGER IF NOT EXISTS counted_in AFTER INSERT ON main.message BEGIN
     INSERT INTO tally VALUES (new.queue, new.state, 1) ON CONFLICT DO UPDATE SET messages = messages + 1;
@@ -174,10 +175,10 @@ CREATE TEMP TRIGGER IF NOT EXISTS counted_again AFTER UPDATE OF state ON main.me
 END;
 ";
 
-/// What a file is, before anything in it is changed.
+/// The kind of a file, determined before anything in it is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FileKind {
-    /// New, or nothing was ever written into it.
+    /// A new file, or one into which nothing was ever written.
     Empty,
     /// A mailbox of a known version.
     Mailbox,
@@ -190,7 +191,7 @@ pub(crate) enum FileKind {
 }
 
 pub(crate) fn kind(connection: &Connection) -> rusqlite::Result<FileKind> {
-    // At one moment: another process may be creating the file.
+    // All queries see the file at one moment, because another process may be creating it.
     let moment = connection.unchecked_transaction()?;
     let application: i32 = moment.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let version = version(&moment)?;
@@ -206,7 +207,7 @@ pub(crate) fn kind(connection: &Connection) -> rusqlite::Result<FileKind> {
     })
 }
 
-/// Whether a file of this version says if it needs its log.
+/// Reports whether the file is of a version that records whether it needs its log.
 pub(crate) fn has_generation(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(version(connection)? >= 2)
 }
@@ -215,7 +216,7 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Upgrades the file to the newest version and converts its times to this boot: all of it, or nothing.
+/// Upgrades the file to the newest version and converts its times to this boot, completely or not at all.
 pub(crate) fn upgrade(
     connection: &mut Connection,
     steps: &[&str],
@@ -226,7 +227,7 @@ pub(crate) fn upgrade(
         return count_changes(connection, steps);
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have done it meanwhile.
+    // Another process may have upgraded the file meanwhile.
     let from = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);
     for step in steps.iter().skip(from) {
         transaction.execute_batch(step)?;
@@ -242,9 +243,9 @@ pub(crate) fn upgrade(
     transaction.commit()
 }
 
-/// From now on all changes by this connection are counted.
+/// Creates the triggers that count this connection's changes.
 fn count_changes(connection: &Connection, steps: &[&str]) -> rusqlite::Result<()> {
-    // The first version has nothing to count in.
+    // The first version has no `tally`.
     if steps.contains(&SECOND) { connection.execute_batch(COUNTING) } else { Ok(()) }
 }
 
@@ -252,17 +253,18 @@ fn is_of_another_boot(connection: &Connection, clock: &dyn Clock) -> rusqlite::R
     let known: Option<(String, Micros)> = connection
         .query_row("SELECT boot, seen FROM file", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    // Where boots have no names, a clock that went back means a new boot.
+    // On systems without a boot id, a clock that went back means a new boot.
     Ok(known.is_none_or(|(boot, seen)| boot != clock.boot() || micros(clock.since_boot()) < seen))
 }
 
-/// Leases of another boot are over: their holders died with it, and those deliveries count. Delays, times to live, kept replies and
-/// dedup keys go on with what the wall clock says is left of them, and never with more than they can have had: a message that was
-/// never leased was delayed by its send, any other by a nack.
+/// Converts all times to this boot. Leases of another boot are over: their holders died with it, and their
+/// deliveries count. Delays, times to live, kept replies and dedup keys continue with what is left of them by
+/// the wall clock, but never with more than they can have had. A message that was never leased was delayed by
+/// its send, and any other by a nack.
 fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Result<()> {
     let now = micros(clock.since_boot());
     let wall = wall_micros(clock);
-    // They lapse now, and are treated as any other lapsed lease.
+    // The leases lapse now, and are then treated like all other lapsed leases.
     transaction.execute("UPDATE message SET due = ?1 WHERE state = 2", [now])?;
     transaction.execute(
         "UPDATE message SET due = ?1 + min(max(due_wall - ?2, 0), CASE lease WHEN 0 THEN due_wall - sent ELSE ?3 END)
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_start_somewhere_else_in_each_file() {
+    fn message_numbers_start_at_a_random_number_in_each_file() {
         let start = |file: &Connection| -> i64 {
             let start = "SELECT seq FROM sqlite_sequence WHERE name = 'message'";
             file.query_row(start, [], |row| row.get(0)).expect("a number")

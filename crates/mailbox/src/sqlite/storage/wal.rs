@@ -1,13 +1,15 @@
-//! The file's write-ahead log: how it gets to disk, and how the main file learns that it needs its log.
+//! The write-ahead log of the file: how it gets to disk, and how the main file records that it needs its log.
 //!
-//! A commit does not sync the log. The writer syncs it after the commit, when the file is unlocked again, and before it tells a
-//! caller that a change is done: so the syncs of several processes happen at the same time. One sync covers all earlier commits,
-//! those of other processes included, so whatever a caller was told is there after a power cut.
+//! A commit does not sync the log. The writer syncs the log after the commit, when the file is unlocked
+//! again, and before it tells a caller that a change is done. So several processes can sync at the same time.
+//! One sync covers all earlier commits, including those of other processes. So everything that a caller was
+//! told survives a power cut.
 //!
-//! The main file has a number, its generation. It is odd while the log may have something that the main file lacks. The first writer
-//! makes it odd, in the main file, before anything else is committed; a process that finds the file quiet, or closes it last, moves
-//! the log into the main file and makes it even. So a main file that was copied or moved without its log either has everything
-//! or says that something is missing.
+//! The main file contains a number, its generation. It is odd while the log may contain something that the
+//! main file lacks. The first writer makes it odd in the main file before it commits anything else. A process
+//! that finds the file idle, or closes it last, moves the log into the main file and makes the number even.
+//! So a main file that was copied or moved without its log is either complete or says that something is
+//! missing.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -20,16 +22,16 @@ use rustix::fs::OFlags;
 
 use super::beside;
 
-/// How often a transaction begins again because the file became quiet in between.
+/// How often a transaction is begun again because the file was completed in between.
 const TRIES: usize = 3;
 
-/// Brings the log to disk. Tests have their own.
+/// Syncs the log to disk. Tests have implementations of their own.
 pub trait LogSync: fmt::Debug + Send + Sync {
-    /// When it returns, everything that was written to the log before is on disk.
+    /// Returns when everything written to the log before the call is on disk.
     fn sync(&self, log: &File, path: &Path) -> io::Result<()>;
 }
 
-/// Uses the system's sync.
+/// Uses `fdatasync`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskSync;
 
@@ -39,7 +41,8 @@ impl LogSync for DiskSync {
     }
 }
 
-/// The log of an open connection. SQLite has no locks on it, so it may be opened and closed beside SQLite.
+/// The log of an open connection. SQLite puts no locks on the log, so opening and closing it here releases
+/// none.
 #[derive(Debug)]
 pub(crate) struct Wal {
     path: PathBuf,
@@ -47,7 +50,7 @@ pub(crate) struct Wal {
 }
 
 impl Wal {
-    /// The connection must have read something, so that there is a log.
+    /// Opens the log. The connection must have read something before, so that the log exists.
     pub(crate) fn open(file: &Path) -> io::Result<Self> {
         let path = beside(file, "-wal");
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -60,7 +63,7 @@ impl Wal {
     }
 }
 
-/// How much of the log is in the main file.
+/// How much of the log a checkpoint has moved into the main file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Checkpoint {
     Whole,
@@ -74,9 +77,9 @@ fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Checkpoin
     })
 }
 
-/// Moves the log into the file and starts it again. Returns false if others use it.
+/// Moves the log into the main file and starts the log again. Returns false if others still use the log.
 pub(crate) fn restart(connection: &Connection) -> rusqlite::Result<bool> {
-    // The log is not truncated: an empty log beside a main file that needs one counts as lost.
+    // The log is not truncated, because an empty log beside a main file that needs one counts as lost.
     Ok(checkpoint(connection, "RESTART")? == Checkpoint::Whole)
 }
 
@@ -96,7 +99,9 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// Begins a transaction. `known` is the generation that the main file is known to have; `may_write` is asked in the transaction.
+/// Begins a transaction that may write. First marks the main file as incomplete without its log, unless
+/// `known` shows that it is marked or `may_write` returns false. `known` is the generation with which the
+/// main file is known to be marked. `may_write` is called inside the transaction.
 pub(crate) fn begin(
     connection: &Connection,
     known: &mut Option<i64>,
@@ -113,7 +118,7 @@ pub(crate) fn begin(
     run(connection, "BEGIN IMMEDIATE")
 }
 
-/// Makes the main file say that it needs its log.
+/// Marks the main file as incomplete without its log. Returns the generation.
 fn mark(connection: &Connection) -> rusqlite::Result<i64> {
     run(connection, "BEGIN IMMEDIATE")?;
     let mut now = generation(connection)?;
@@ -125,20 +130,22 @@ fn mark(connection: &Connection) -> rusqlite::Result<i64> {
     if checkpoint(connection, "PASSIVE")? == Checkpoint::Part
         && checkpoint(connection, "FULL")? == Checkpoint::Part
     {
-        // Another process reads for longer than this one waits: the mark follows with the next checkpoint.
+        // Another process reads for longer than this process waits. The mark reaches the main file with the
+        // next checkpoint.
         tracing::debug!("a mailbox's main file cannot be marked yet: others read it");
     }
     Ok(now)
 }
 
-/// Moves the whole log into the main file, and makes the main file say so. Returns false if others use the file.
+/// Moves the whole log into the main file and marks the file as complete. Returns false if others use the
+/// file.
 pub(crate) fn complete(connection: &Connection) -> rusqlite::Result<bool> {
     let before = data_version(connection)?;
     if checkpoint(connection, "PASSIVE")? == Checkpoint::Part {
         return Ok(false);
     }
     run(connection, "BEGIN IMMEDIATE")?;
-    // Under the lock: nobody may have written since the checkpoint.
+    // Checked under the lock: nobody may have written since the checkpoint.
     if data_version(connection)? != before {
         run(connection, "ROLLBACK")?;
         return Ok(false);
@@ -150,19 +157,20 @@ pub(crate) fn complete(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(checkpoint(connection, "TRUNCATE")? == Checkpoint::Whole)
 }
 
-/// Whether the main file needs a log that is missing. Asked before anything is written.
+/// Reports whether the main file needs a log that is missing. Called before anything is written.
 pub(crate) fn is_lost(connection: &Connection, file: &Path) -> rusqlite::Result<bool> {
     let log = beside(file, "-wal");
     let before = generation(connection)?;
-    // SQLite has created an empty one if there was none.
+    // If there was no log, SQLite has created an empty one.
     if !is_odd(before) || fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
         return Ok(false);
     }
-    // A process that completes the file says so before it empties the log.
+    // A process that completes the file changes the generation before it empties the log. Then the log is not
+    // lost.
     Ok(generation(connection)? == before)
 }
 
-/// Makes the main file say that it is complete without its log.
+/// Marks the main file as complete without its log.
 pub(crate) fn accept_loss(connection: &Connection) -> rusqlite::Result<()> {
     run(connection, "UPDATE file SET generation = generation + 1 WHERE generation % 2 = 1")
 }

@@ -1,4 +1,4 @@
-//! The record of leases that ended without an ack.
+//! The attempts of a message: its leases that ended without an ack.
 
 use rusqlite::params;
 
@@ -8,14 +8,14 @@ use crate::sqlite::stored_time::{time, wall_time};
 use crate::{Attempt, AttemptEnd};
 
 impl Transaction<'_> {
-    /// Records a lease that ends without an ack, or has lapsed.
+    /// Records a lease that ends without an ack or has lapsed.
     pub(super) fn record_attempt(
         &self,
         message: i64,
         end: AttemptEnd,
         error: Option<&str>,
     ) -> OperationResult<()> {
-        // A lapse that is noticed late lasted as long as its lease.
+        // A lapsed lease lasted until its end, even if the lapse is noticed later.
         self.run(
             "INSERT OR REPLACE INTO attempt (message, lease, delivery, began, took, holder, ending, error)
              SELECT number, lease, deliveries, coalesce(began, ?2), max(?2 - max(?3 - due, 0) - coalesce(began, ?2), 0),
@@ -32,7 +32,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The recorded attempts of a message, the oldest first.
+    /// Returns the recorded attempts of a message, oldest first.
     pub(super) fn attempts(&self, message: i64) -> OperationResult<Vec<Attempt>> {
         let sql = "SELECT delivery, began, took, holder, ending, error FROM attempt WHERE message = ?1 ORDER BY lease";
         Ok(self.rows(sql, [message], |row| {

@@ -1,4 +1,4 @@
-//! How messages die, and what becomes of dead letters.
+//! How messages become dead letters, and how dead letters are sent again.
 
 use rusqlite::{Params, params};
 
@@ -10,7 +10,8 @@ use crate::telemetry::{self, MessageEvent};
 use crate::{AttemptEnd, DeadReason, MessageId};
 
 impl Transaction<'_> {
-    /// Does what was due before now. Every operation that looks at messages, or lets one die, begins with it.
+    /// Does everything that was due before now. Every operation that reads messages, or makes one a dead
+    /// letter, begins with this.
     pub(super) fn settle(&mut self, queue: i64) -> OperationResult<()> {
         if self.settled.contains(&queue) {
             return Ok(());
@@ -26,13 +27,13 @@ impl Transaction<'_> {
         if is_due {
             let limit = self.limit(queue)?;
             self.record_lapses(queue)?;
-            // Their last delivery has failed: its holder is gone, or took too long.
+            // The last allowed delivery has failed: its holder is gone, or took too long.
             deaths.extend(self.deaths(
                 "SELECT due, number FROM message WHERE queue = ?1 AND due <= ?2 AND state = 2 AND deliveries >= ?3",
                 params![queue, self.now, limit],
                 &DeadReason::Deliveries,
             )?);
-            // A leased message outlives its time to live, but not its lease.
+            // A leased message may outlive its time to live, but only until its lease ends.
             deaths.extend(self.deaths(
                 "SELECT max(due, expires), number FROM message
                  WHERE queue = ?1 AND due <= ?2 AND state = 2 AND deliveries < ?3 AND expires <= ?2",
@@ -70,7 +71,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Which messages died when, for one reason.
+    /// Returns when which messages died, all for the same reason.
     fn deaths(
         &self,
         sql: &str,
@@ -80,7 +81,7 @@ impl Transaction<'_> {
         Ok(self.rows(sql, params, |row| Ok((row.get(0)?, row.get(1)?, reason.clone())))?)
     }
 
-    /// Makes a message a dead letter: the same row in another state, so it is never there twice.
+    /// Makes a message a dead letter. It stays the same row with another state, so it never exists twice.
     pub(super) fn die(&mut self, queue: i64, number: i64, reason: &DeadReason) -> OperationResult<()> {
         let (id, deliveries, state, group): (MessageId, u32, i64, Option<String>) = self
             .sql("SELECT id, deliveries, state, group_key FROM message WHERE number = ?1")?
@@ -122,7 +123,8 @@ impl Transaction<'_> {
                 Some(group) if self.has_first(queue, group)? => BEHIND,
                 _ => READY,
             };
-            // With a new number, so that it comes after all others; its leases are counted on.
+            // The message gets a new number, so that it comes after all others. Its leases continue to be
+            // counted.
             self.run(
                 "INSERT INTO message (queue, state, expires, expires_wall, lifetime, lease, deliveries, priority, sent, id,
                      reply_to, trace, attributes, large, body, group_key, in_reply_to, keep_result)

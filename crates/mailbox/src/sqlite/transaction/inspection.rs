@@ -1,5 +1,5 @@
-//! What a queue holds, for callers that only look. What is due is shown as it will be found, and left as it is: the next receive
-//! settles it.
+//! The content of a queue, for callers that only inspect it. Messages that are due are shown in the state
+//! that the next receive will give them, and are not changed.
 
 use std::sync::LazyLock;
 
@@ -12,16 +12,17 @@ use crate::sqlite::stored_message::{StoredDeadLetter, StoredMessage};
 use crate::sqlite::stored_time::{time, wall_time};
 use crate::{Attempt, AttemptEnd, DeadReason, MessageCounts, MessageId, MessageState};
 
-/// Its time to live is over, though it is not marked dead yet; `?2` is now.
+/// The time to live is over, but the message is not yet marked as dead. `?2` is now.
 const EXPIRED: &str = "state < 2 AND expires <= ?2";
-/// Its last delivery has lapsed, or it is too old to come back; `?3` is the limit.
+/// The lease has lapsed, and the message has no delivery left or is too old. `?2` is now, and `?3` the
+/// delivery limit.
 const EXHAUSTED: &str = "state = 2 AND due <= ?2 AND (deliveries >= ?3 OR expires <= ?2)";
-/// Its lease or delay is over, though it is not marked ready yet.
+/// The lease or delay is over, but the message is not yet marked as ready.
 const BACK: &str =
     "due <= ?2 AND (state = 1 OR (state = 2 AND deliveries < ?3)) AND (expires IS NULL OR expires > ?2)";
 
-/// The numbers of the messages that will be the first of their groups, because the first ones are due to die; none where nothing
-/// follows.
+/// Selects the numbers of the messages that become the first of their groups because the first message is due
+/// to die. NULL where no message follows.
 static NEXT_OF_GROUPS: LazyLock<String> = LazyLock::new(|| {
     let next = "SELECT (SELECT next.number FROM message AS next
                         WHERE next.queue = ?1 AND next.group_key = head.group_key AND next.state = -1
@@ -35,7 +36,7 @@ static NEXT_OF_GROUPS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The reason of a dead letter as the file has it.
+/// Reads the stored reason of a dead letter.
 fn read_reason(text: Option<String>) -> DeadReason {
     let text = text.unwrap_or_default();
     serde_json::from_str(&text).unwrap_or(DeadReason::Failed { error: text })
@@ -52,14 +53,15 @@ impl Transaction<'_> {
         Ok(number as u64)
     }
 
-    /// How many messages are in a state, due or not.
+    /// Returns how many messages are marked with a state, even if they are due to leave it.
     fn tally(&self, queue: i64, state: i64) -> OperationResult<u64> {
         let sql = "SELECT messages FROM tally WHERE queue = ?1 AND state = ?2";
         let number: Option<i64> = self.row(sql, [queue, state], |row| row.get(0))?;
         Ok(number.unwrap_or(0) as u64)
     }
 
-    /// Takes as long as there are due messages that nobody has settled yet, however many messages there are.
+    /// Counts the messages in each state. The time that this takes depends on the number of due messages that
+    /// nobody has settled yet, and not on the number of all messages.
     pub(super) fn count(&mut self, queue: i64) -> OperationResult<MessageCounts> {
         static SQL: LazyLock<[String; 9]> = LazyLock::new(|| {
             let mortal = "SELECT count(*) FROM message INDEXED BY mortal WHERE queue = ?1";
@@ -115,7 +117,7 @@ impl Transaction<'_> {
         Ok(messages)
     }
 
-    /// A lapsed lease is an attempt, though nobody has recorded it yet.
+    /// Like [`Transaction::fetch`], but a lapsed lease that is not recorded yet is shown as an attempt too.
     fn fetch_with_lapse(&mut self, queue: i64, stored: &mut StoredMessage) -> OperationResult<()> {
         self.fetch(queue, stored)?;
         if stored.lease == 0 {
@@ -149,7 +151,7 @@ impl Transaction<'_> {
                     "SELECT {columns}, reason, died FROM message WHERE queue = ?1 AND grave IS NOT NULL
                      ORDER BY grave LIMIT ?2"
                 ),
-                // In the order in which they will die.
+                // In the order in which the messages will die.
                 format!(
                     "SELECT {columns}, deliveries >= ?3, CASE WHEN deliveries >= ?3 THEN due ELSE max(due, expires) END AS ended
                      FROM message
@@ -181,7 +183,7 @@ impl Transaction<'_> {
         Ok(letters)
     }
 
-    /// Searches for a live message; dead letters have an index.
+    /// Finds a message by its id. Dead letters are found by an index. A live message is found by a scan.
     pub(super) fn find(
         &mut self,
         queue: i64,

@@ -1,10 +1,10 @@
-//! Each operation as SQL, inside of a transaction that the writer begins and commits.
+//! Each operation as SQL, inside a transaction that the writer begins and commits.
 //!
 //! Owns all statements that read or change messages. Must not know callers, threads or other processes.
 //!
-//! This file sends, delivers and ends leases. `rate_limits` says what may be delivered, `dead_letters` gives messages up,
-//! `attempts` records what happened to them, `replies` answers them, `inspection` shows them, and `queues` has queues and
-//! their settings.
+//! This file sends messages, delivers them and ends leases. `rate_limits` decides what may be delivered,
+//! `dead_letters` gives messages up, `attempts` records their failed deliveries, `replies` answers them,
+//! `inspection` shows them, and `queues` has the queues and their settings.
 
 mod attempts;
 mod dead_letters;
@@ -36,27 +36,29 @@ use crate::telemetry::MessageEvent;
 use crate::{AttemptEnd, LeaseExtension, MessageId, QueueSettings, ReceiveOptions, SendOptions};
 use std::time::Duration;
 
-/// A body longer than this is stored apart, so that a lease does not write it again.
+/// A body longer than this has a table of its own, so that a lease does not write it again.
 pub(crate) const LARGE: usize = 1024;
 
 type OperationResult<T> = Result<T, OperationError>;
 
-/// One transaction: everything in it happens at one moment.
+/// One transaction. Everything in it happens at the same time, `now`.
 pub(crate) struct Transaction<'a> {
     connection: &'a Connection,
     now: Micros,
     wall: Micros,
     ids: &'a mut MessageIds,
     open_queues: &'a OpenQueues,
-    /// Kept for all sends of the transaction: looking it up would take as long as a part of the send.
+    /// The statement of a send, kept for all sends of the transaction: looking it up each time would take a
+    /// notable part of a send.
     insert: Option<CachedStatement<'a>>,
-    /// Queues in which everything that was due has been done.
+    /// Queues that are settled: everything that was due has been done.
     settled: Vec<i64>,
-    /// The settings that were read.
+    /// The settings that were read in this transaction, by queue.
     settings: Vec<(i64, QueueSettings)>,
-    /// Queues in which a message may be visible, or is due earlier than receivers believe.
+    /// Queues in which a message may be visible, a message is due earlier than receivers assume, or a reply
+    /// was kept.
     pub(crate) stirred: Vec<i64>,
-    /// To be reported after the commit.
+    /// The events to report after the commit.
     pub(crate) events: Vec<(i64, TransactionEvent)>,
 }
 
@@ -67,8 +69,8 @@ pub(crate) enum TransactionEvent {
 }
 
 impl<'a> Transaction<'a> {
-    /// Reads the time, so the transaction must have begun: under its lock, time never goes back from one transaction to the next,
-    /// whichever process makes it.
+    /// Reads the time, so the transaction must have begun. Under its lock, time never goes back from one
+    /// transaction to the next, even across processes.
     pub(crate) fn new(
         connection: &'a Connection,
         clock: &dyn Clock,
@@ -131,7 +133,7 @@ impl<'a> Transaction<'a> {
         self.sql(sql)?.query_row(params, read).optional()
     }
 
-    /// Does one operation, whole or not at all.
+    /// Performs one operation, completely or not at all.
     pub(crate) fn serve(&mut self, queue: i64, operation: &Operation) -> OperationResult<OperationOutput> {
         if !operation.has_steps() {
             return self.dispatch(queue, operation);
@@ -243,9 +245,9 @@ impl<'a> Transaction<'a> {
         Ok(id)
     }
 
-    /// The message that was sent with this key, if the key is still remembered.
+    /// Returns the message that was sent with this key, if the key is still remembered.
     fn known(&self, queue: i64, key: &str) -> OperationResult<Option<MessageId>> {
-        // A few at a time: one send does not pay for all keys that are forgotten at once.
+        // A few at a time, so that one send does not pay for the removal of many expired keys.
         self.run(
             "DELETE FROM dedup WHERE (queue, key) IN (SELECT queue, key FROM dedup WHERE until <= ?1 LIMIT 100)",
             [self.now],
@@ -273,7 +275,7 @@ impl<'a> Transaction<'a> {
         }
         self.spend(queue, &messages)?;
         if options.visibility_timeout.is_zero() {
-            // These leases are over at once.
+            // These leases are already over.
             self.settled.clear();
             self.stir(queue);
         }
@@ -294,7 +296,8 @@ impl<'a> Transaction<'a> {
         Ok(ready)
     }
 
-    /// Reads what a message has in other tables: a large body, its attempts, and the limit of its queue.
+    /// Reads the parts of a message that are in other tables: its large body, its attempts, and the delivery
+    /// limit of its queue.
     fn fetch(&mut self, queue: i64, stored: &mut StoredMessage) -> OperationResult<()> {
         if let Some(large) = stored.large {
             stored.body =
@@ -322,7 +325,7 @@ impl<'a> Transaction<'a> {
                 self.give_back(queue, number, deliveries, options.visibility)?;
             }
             LeaseChange::Release => {
-                // The delivery does not count, but the number of the lease stays used.
+                // The delivery does not count. The number of the lease stays used.
                 let deliveries = deliveries.saturating_sub(1);
                 self.run(
                     "UPDATE message SET deliveries = ?1 WHERE number = ?2",
@@ -339,7 +342,7 @@ impl<'a> Transaction<'a> {
                     }
                     LeaseExtension::Exactly => {
                         self.run("UPDATE message SET due = ?1 WHERE number = ?2", [due, number])?;
-                        // It may come back earlier than receivers believe.
+                        // The message may become visible earlier than receivers assume.
                         self.settled.clear();
                         self.stir(queue);
                     }
@@ -369,20 +372,20 @@ impl<'a> Transaction<'a> {
         if let Some(group) = group {
             self.promote(queue, &group)?;
         }
-        // A first lease has no attempt before it.
+        // Before a first lease, there is no attempt.
         if lease > 1 {
             self.run("DELETE FROM attempt WHERE message = ?1", [message])?;
         }
         Ok(true)
     }
 
-    /// How often the leased message was delivered; None if the receipt has expired.
+    /// Returns how often the leased message was delivered. `None` if the receipt has expired.
     fn leased(&self, queue: i64, LeaseKey { message, lease }: LeaseKey) -> OperationResult<Option<u32>> {
         let sql = "SELECT deliveries FROM message WHERE number = ?1 AND lease = ?2 AND state = 2 AND due > ?3 AND queue = ?4";
         Ok(self.row(sql, params![message, lease, self.now, queue], |row| row.get(0))?)
     }
 
-    /// Ends a lease: the message can be received again after `pause`, unless it is given up.
+    /// Ends a lease. The message can be received again after `pause`, unless it is given up.
     fn give_back(
         &mut self,
         queue: i64,
@@ -394,7 +397,7 @@ impl<'a> Transaction<'a> {
         let is_over = self.sql(too_old)?.exists(params![number, self.now])?;
         let time_to_live = if is_over { TimeToLive::Over } else { TimeToLive::Left };
         if let Some(reason) = given_up(deliveries, self.limit(queue)?, time_to_live) {
-            // Messages that died earlier come first.
+            // Messages that died earlier come first among the dead letters.
             self.settle(queue)?;
             return self.die(queue, number, &reason);
         }
@@ -412,9 +415,9 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Removes the messages of a queue for which `which` holds.
+    /// Removes the messages of a queue that satisfy the condition `which`.
     fn purge(&mut self, queue: i64, which: &str) -> OperationResult<u64> {
-        // Messages that are dead already count as dead.
+        // Messages that are due to die become dead letters first.
         self.settle(queue)?;
         let from = format!("FROM message WHERE queue = ?1 AND {which}");
         self.run(
@@ -429,7 +432,7 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// When a lease or a delay in the queue ends.
+/// Returns when the next lease or delay in the queue ends.
 pub(crate) fn next_due(connection: &Connection, queue: i64) -> rusqlite::Result<Option<Micros>> {
     connection
         .prepare_cached("SELECT min(due) FROM message WHERE queue = ?1 AND due IS NOT NULL")?

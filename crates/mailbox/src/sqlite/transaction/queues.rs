@@ -9,7 +9,7 @@ use crate::sqlite::writer::failpoint::{FaultPoint, reach};
 use crate::sqlite::writer::handle::OpenQueues;
 use crate::{DeadReason, MailboxError, QueueSettings, SettingsChange};
 
-/// The number of a queue, which may be created if it is missing.
+/// Returns the number of a queue. Creates a missing queue if `creation` allows it.
 pub(crate) fn queue_number(
     connection: &Connection,
     name: &str,
@@ -30,19 +30,21 @@ fn stored_settings(connection: &Connection, queue: i64) -> rusqlite::Result<Opti
     Ok(select.query_row([queue], |row| row.get(0)).optional()?.flatten())
 }
 
-/// The settings for callers that only look. Unreadable settings are the default ones: a receive reports what is wrong.
+/// Returns the settings, for callers that change nothing. Unreadable settings become the defaults here: a
+/// receive reports what is wrong with them.
 pub(super) fn settings_or_default(connection: &Connection, queue: i64) -> rusqlite::Result<QueueSettings> {
     let stored = stored_settings(connection, queue)?;
     Ok(stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
 impl Transaction<'_> {
-    /// The delivery limit of the queue.
+    /// Returns the delivery limit of the queue.
     pub(super) fn limit(&mut self, queue: i64) -> OperationResult<u32> {
         Ok(self.settings(queue)?.max_deliveries)
     }
 
-    /// Read once in each transaction: another process may have changed them since the last.
+    /// Returns the settings of the queue. They are read once per transaction, because another process may
+    /// have changed them since the last one.
     pub(super) fn settings(&mut self, queue: i64) -> OperationResult<QueueSettings> {
         if let Some((_, settings)) = self.settings.iter().find(|(of, _)| *of == queue) {
             return Ok(settings.clone());
@@ -59,7 +61,7 @@ impl Transaction<'_> {
         Ok(settings)
     }
 
-    /// What was due before now happens by the old settings.
+    /// Changes the settings. Everything that was due before now is done under the old settings first.
     pub(super) fn configure(
         &mut self,
         queue: i64,
@@ -71,7 +73,7 @@ impl Transaction<'_> {
         let text = serde_json::to_string(&after).unwrap_or_default();
         self.run("UPDATE queue SET settings = ?1 WHERE number = ?2", params![text, queue])?;
         self.settings.retain(|(other, _)| *other != queue);
-        // The new settings may allow a waiting receiver a message.
+        // The new settings may allow a delivery to a waiting receiver.
         self.stir(queue);
         if after.max_deliveries < before.max_deliveries {
             let exhausted: Vec<i64> = self.rows(
@@ -87,7 +89,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Makes sure of a queue and of its settings when a mailbox is opened.
+/// Creates the queue and applies its settings when a mailbox is opened.
 pub(crate) fn register(
     connection: &Connection,
     file: &DatabaseFile,
@@ -95,7 +97,7 @@ pub(crate) fn register(
     change: &SettingsChange,
 ) -> OperationResult<()> {
     let (mut ids, open_queues) = (MessageIds::new(), OpenQueues::default());
-    // Most often nothing has to change, and nobody has to wait for the lock.
+    // Usually nothing has to change. Then this takes no write lock.
     match queue_number(connection, name, Creation::Never)? {
         None if file.creation == Creation::Never => return Err(file.missing(name).into()),
         None => {}

@@ -1,7 +1,8 @@
-//! What keeps visible messages from being delivered: a pause, a rate limit, and earlier messages of their group.
+//! What delays the delivery of visible messages: a paused queue, a rate limit, and earlier messages of the
+//! same group.
 //!
-//! Only the first message of a group is ready, so a receive never searches past a group that waits. A group that has used up its rate
-//! is delayed until its period ends.
+//! Only the first message of a group is ready, so a receive never searches past a waiting group. A group that
+//! has reached its rate limit is delayed until its period ends.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -13,20 +14,22 @@ use crate::sqlite::stored_message::StoredMessage;
 use crate::sqlite::stored_time::{Micros, micros};
 use crate::{QueueSettings, RateLimit};
 
-/// The key of a whole queue's rate: no group has an empty name.
+/// The key for the rate of the whole queue. No group has an empty name.
 const WHOLE: &str = "";
-/// How often a receive looks again behind groups that have used up their rate. Each look delays up to ten of them.
+/// How often a receive looks past groups that have reached their rate limit. Each look delays at most as many
+/// of their messages as the receive asks for.
 const LOOKS: usize = 100;
 
 impl Transaction<'_> {
-    /// Whether a message of the group is ready, delayed or leased: then further messages wait behind it.
+    /// Reports whether a message of the group is ready, delayed or leased. Then further messages wait behind
+    /// it.
     pub(super) fn has_first(&self, queue: i64, group: &str) -> OperationResult<bool> {
         let sql =
             "SELECT 1 FROM message WHERE queue = ?1 AND group_key = ?2 AND state BETWEEN 0 AND 2 LIMIT 1";
         Ok(self.sql(sql)?.exists(params![queue, group])?)
     }
 
-    /// The first message of a group is gone: the next one becomes ready.
+    /// Makes the next message of a group ready, after the first one has gone.
     pub(super) fn promote(&mut self, queue: i64, group: &str) -> OperationResult<()> {
         let promoted = self.run(
             "UPDATE message SET state = 0 WHERE number =
@@ -34,14 +37,15 @@ impl Transaction<'_> {
             params![queue, group],
         )?;
         if promoted > 0 {
-            // It may be too old by now.
+            // The promoted message may have expired.
             self.settled.retain(|settled| *settled != queue);
             self.stir(queue);
         }
         Ok(())
     }
 
-    /// Up to `most` messages that may be delivered now. If there are none: when to look again.
+    /// Returns up to `most` messages that may be delivered now. If there are none, also returns when to look
+    /// again.
     pub(super) fn deliverable(
         &mut self,
         queue: i64,
@@ -66,7 +70,7 @@ impl Transaction<'_> {
         Ok((Vec::new(), Some(self.now)))
     }
 
-    /// Delays messages whose groups have used up their rate. Returns whether there were any.
+    /// Delays the messages whose groups have reached their rate limit. Reports whether there were any.
     fn delay_by_rate(
         &mut self,
         queue: i64,
@@ -89,7 +93,7 @@ impl Transaction<'_> {
         Ok(were_any)
     }
 
-    /// Counts delivered messages.
+    /// Counts delivered messages against the rate limits.
     pub(super) fn spend(&mut self, queue: i64, messages: &[StoredMessage]) -> OperationResult<()> {
         let settings = self.settings(queue)?;
         if let Some(rate) = &settings.rate_limit {
@@ -99,7 +103,7 @@ impl Transaction<'_> {
             for group in messages.iter().filter_map(|message| message.group.as_deref()) {
                 self.spend_of(queue, group, rate, 1)?;
             }
-            // Periods that are over mean nothing any more. A few at a time.
+            // Periods that are over have no effect. They are removed a few at a time.
             let over = self.now.saturating_sub(micros(rate.per));
             self.run(
                 "DELETE FROM rate WHERE (queue, group_key) IN
@@ -140,7 +144,7 @@ fn throttle(
     settings.throttle(now as u64, |rate| Ok((period(connection, queue, WHOLE)?, micros(rate.per) as u64)))
 }
 
-/// How many messages a queue may deliver, for callers that only look.
+/// Returns how many messages a queue may deliver, for callers that change nothing.
 pub(crate) fn throttle_of(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<Throttle> {
     throttle(connection, queue, now, &settings_or_default(connection, queue)?)
 }

@@ -1,4 +1,4 @@
-//! Replies: sent to a mailbox, and kept by the id of their request.
+//! Replies: sent to a mailbox, or kept by the id of their request, or both.
 
 use rusqlite::params;
 
@@ -34,7 +34,7 @@ impl Transaction<'_> {
             None => self.next_id(),
             Some(name) if self.open_queues.is_closed(&name) => return Err(MailboxError::Closed(name).into()),
             Some(name) => {
-                // The reply waits there whether or not anybody has opened that mailbox.
+                // The mailbox need not be open anywhere: the reply waits there.
                 let to = queue_number(self.connection, &name, Creation::IfMissing)?;
                 self.send(to.ok_or(MailboxError::Missing(name))?, body, &options)?
             }

@@ -1,4 +1,4 @@
-//! The operations of one transaction, and the waiting receives: which gets what.
+//! The operations of one transaction, and how it serves waiting operations.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,16 +14,17 @@ use crate::sqlite::stored_time::Micros;
 use crate::sqlite::transaction::{Transaction, TransactionEvent, next_due, queue_number, throttle_of};
 use crate::{MailboxError, telemetry};
 
-/// What one transaction does.
+/// The operations of one transaction.
 pub(crate) struct OperationBatch {
     pub(crate) operations: VecDeque<QueuedOperation>,
     pub(crate) done: Vec<(QueuedOperation, Result<OperationOutput, MailboxError>)>,
-    /// There may be something for waiting operations, whatever the operations of the batch do.
+    /// There may be something for waiting operations, whatever this batch does.
     pub(crate) is_stirred: bool,
 }
 
 impl OperationBatch {
-    /// Whether something may have to be written: not if the batch only receives from queues that have nothing.
+    /// Reports whether the batch may have to write. It does not if it only receives from queues that have
+    /// nothing.
     pub(crate) fn may_write(
         &self,
         connection: &Connection,
@@ -44,7 +45,7 @@ impl OperationBatch {
         Ok(false)
     }
 
-    /// Gives waiting operations what has come meanwhile.
+    /// Serves the waiting operations of queues in which something may have come.
     pub(crate) fn serve_waiting(
         &mut self,
         transaction: &mut Transaction<'_>,
@@ -72,7 +73,7 @@ impl OperationBatch {
             match transaction.receive(queue, options) {
                 Ok(received) if received.messages.is_empty() => {
                     waiters.next = received.next;
-                    // It stays the first.
+                    // The receive keeps its place at the front.
                     waiters.receives.push_front(waiting);
                     break;
                 }
@@ -98,7 +99,8 @@ impl OperationBatch {
         Ok(())
     }
 
-    /// An error of SQLite ends the batch; the operation fails with the others.
+    /// Completes a waiting operation. An error of SQLite ends the batch, and fails this operation with the
+    /// others.
     fn finish(
         &mut self,
         waiting: WaitingOperation,
@@ -117,7 +119,7 @@ impl OperationBatch {
     }
 }
 
-/// Reports what was committed.
+/// Reports the events of a committed transaction.
 pub(crate) fn report(queues: &HashMap<Arc<str>, i64>, events: &[(i64, TransactionEvent)]) {
     let mut sent: Vec<(i64, usize)> = Vec::new();
     let name = |queue: i64| queues.iter().find(|(_, number)| **number == queue).map_or("", |(name, _)| name);
@@ -135,13 +137,13 @@ pub(crate) fn report(queues: &HashMap<Arc<str>, i64>, events: &[(i64, Transactio
     }
 }
 
-/// The number of the reply that was kept last.
+/// Returns the number of the last kept reply.
 pub(crate) fn newest_reply(connection: &Connection) -> rusqlite::Result<i64> {
     let mut statement = connection.prepare_cached("SELECT coalesce(max(number), 0) FROM result")?;
     statement.query_row([], |row| row.get(0))
 }
 
-/// Whether something may be received from the queue now, and when that changes by itself.
+/// Reports whether a message may be received from the queue now, and when that may change without a send.
 pub(crate) fn receivable(
     connection: &Connection,
     queue: i64,
@@ -154,28 +156,29 @@ pub(crate) fn receivable(
     }
 }
 
-/// Whether the queue has something to receive, and when something comes back.
+/// Reports whether the queue has a visible or due message, and when the next lease or delay ends.
 fn glance(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<(bool, Option<Micros>)> {
     let is_ready = has_ready(connection, queue, 1)?;
     let next = next_due(connection, queue)?;
     Ok((is_ready || next.is_some_and(|next| next <= now), next))
 }
 
-/// Whether so many messages can be received from the queue at once.
+/// Reports whether the queue has at least this many visible messages.
 pub(crate) fn has_ready(connection: &Connection, queue: i64, messages: usize) -> rusqlite::Result<bool> {
     connection
         .prepare_cached("SELECT 1 FROM message WHERE queue = ?1 AND state = 0 LIMIT 1 OFFSET ?2")?
         .exists([queue, messages.saturating_sub(1) as i64])
 }
 
-/// Whether the time to live of a message in the queue is over.
+/// Reports whether a message of the queue has outlived its time to live.
 fn has_expired(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<bool> {
     connection
         .prepare_cached("SELECT 1 FROM message WHERE queue = ?1 AND state < 2 AND expires <= ?2 LIMIT 1")?
         .exists([queue, now])
 }
 
-/// The number of the operation's queue, which is created unless the operation only reads; remembered in `queues`.
+/// Returns the number of the operation's queue. Creates the queue unless the operation only reads. Known
+/// numbers are kept in `queues`.
 pub(crate) fn known_queue_number(
     connection: &Connection,
     queues: &mut HashMap<Arc<str>, i64>,

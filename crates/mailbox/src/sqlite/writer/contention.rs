@@ -1,7 +1,8 @@
-//! Whether processes wait for each other at the file, and what receivers do about it.
+//! Contention between the processes that use the file, and what receivers do about it.
 //!
-//! Processes that each take every message as it comes keep each other waiting. Taking ten at a time needs a tenth of the
-//! transactions. So receives of several messages let messages gather, but only under contention.
+//! If several processes each take every message as soon as it comes, they keep each other waiting. Ten
+//! messages at a time need a tenth of the transactions. So receives of several messages let messages gather,
+//! but only under contention.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,25 +16,25 @@ use crate::sqlite::operation::QueuedOperation;
 use crate::sqlite::storage::lock_wait::has_waited;
 use crate::sqlite::stored_time::{Micros, micros};
 
-/// How long messages may gather for receives of several.
+/// How long messages may gather for receives of several messages.
 pub(crate) const GATHERING_FOR_BATCHES: Duration = Duration::from_millis(5);
-/// A wait for another process within this time means contention.
+/// Contention lasts for this long after a wait for another process.
 const RECENT: Duration = Duration::from_millis(50);
 
-/// When this process last had to wait for another one.
+/// When this process last waited for another process.
 #[derive(Debug, Default)]
 pub(crate) struct Contention(Option<Micros>);
 
 impl Contention {
-    /// After each transaction.
+    /// Records whether this process had to wait. Called after each transaction.
     pub(crate) fn note(&mut self, now: Micros) {
         if has_waited() {
             self.0 = Some(now);
         }
     }
 
-    /// Whether messages may gather before these operations run and waiting receives are served. Not if one operation is no receive,
-    /// takes one message at a time, does not wait that long, or has a full batch ready.
+    /// Reports whether messages may gather before these operations run and waiting operations are served. All
+    /// of them must be receives of several messages, wait long enough, and have no full batch ready.
     pub(crate) fn may_gather(
         &self,
         now: Micros,

@@ -1,8 +1,9 @@
-//! Faults on demand at the steps of a transaction, for tests: `SNAKEPIT_MAILBOX_FAULT=commit:kill:3` kills the process when it
-//! gets there for the third time; `stop` stops it, `skip` leaves the step out each time.
+//! Faults at the steps of a transaction, for tests. `SNAKEPIT_MAILBOX_FAULT=commit:kill:3` kills the process
+//! when it reaches the commit for the third time. `stop` stops the process instead, and `skip` leaves the
+//! step out every time.
 //!
-//! The crate `fail` does not fit: set from outside, it can return, sleep, pause, print or panic. These tests need the end of a
-//! process between two steps, without any destructor.
+//! The crate `fail` does not fit: when it is set from outside, it can return, sleep, pause, print or panic.
+//! These tests must end the process between two steps, without running any destructor.
 
 /// A step in the life of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +28,7 @@ pub(crate) enum FaultPoint {
     Answered,
 }
 
-/// What to do with the step.
+/// What the caller does with the step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StepAction {
     Go,
@@ -83,7 +84,8 @@ mod armed {
         }
         if REACHED.fetch_add(1, Ordering::Relaxed) + 1 == fault.at {
             let signal = if fault.action == "stop" { Signal::STOP } else { Signal::KILL };
-            // To this thread: one to the process may reach another first, and the step would be over before this one stops.
+            // The signal is sent to this thread. A signal to the process may reach another thread first, and
+            // this one would complete the step before it stops.
             custody::raise(signal.as_raw());
         }
         StepAction::Go

@@ -1,4 +1,4 @@
-//! The one writer of a file in this process, and the queues of the file that are open here.
+//! The one writer of a file in this process, and the queues that this process has opened in the file.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::sqlite::storage::{DatabaseFile, Inode};
 use crate::sqlite::transaction::register;
 use crate::{MailboxError, SettingsChange};
 
-/// How long the last handle waits until the file is closed.
+/// How long dropping the last handle waits for the file to be closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// All that this process has of a file. The writer ends with the last handle.
+/// Everything that this process has of one file. The writer ends when the last handle is dropped.
 pub(crate) struct WriterHandle {
     file: Arc<DatabaseFile>,
     inode: Option<Inode>,
@@ -26,10 +26,10 @@ pub(crate) struct WriterHandle {
     pub(crate) open_queues: Arc<OpenQueues>,
 }
 
-/// Whether a queue was closed in this process.
+/// Says whether a queue was closed in this process.
 pub(crate) type CloseSignal = Arc<watch::Sender<bool>>;
 
-/// The queues of a file that are open in this process. Handles of the same queue close it together.
+/// The queues of a file that are open in this process. Closing one handle of a queue closes all of them.
 #[derive(Default)]
 pub(crate) struct OpenQueues {
     signals: Mutex<HashMap<Arc<str>, Weak<watch::Sender<bool>>>>,
@@ -40,7 +40,7 @@ impl OpenQueues {
         self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opening a closed queue gives a new signal.
+    /// Opens a queue. If the queue was closed, its new handles get a new signal and are open.
     pub(crate) fn open(&self, queue: &Arc<str>) -> CloseSignal {
         let mut signals = self.lock();
         signals.retain(|_, signal| signal.strong_count() > 0);
@@ -52,14 +52,16 @@ impl OpenQueues {
         })
     }
 
-    /// Whether the queue was closed here. A queue that was never opened here is not closed.
+    /// Reports whether the queue was closed in this process. A queue that was never opened here counts as
+    /// open.
     pub(crate) fn is_closed(&self, queue: &str) -> bool {
         self.lock().get(queue).and_then(Weak::upgrade).is_some_and(|signal| *signal.borrow())
     }
 }
 
 impl Drop for WriterHandle {
-    /// Waits until the file is closed, so that a process that ends right after this leaves one whole file.
+    /// Waits for the file to be closed, so that a process that ends right afterwards leaves one complete
+    /// file.
     fn drop(&mut self) {
         self.operations.end();
         self.operations.wait_until_closed(CLOSE_TIMEOUT);
@@ -75,7 +77,8 @@ impl WriterHandle {
         &self.operations
     }
 
-    /// The handle of this process, or a new one. From now on the file knows the queue, so that replies find it.
+    /// Returns the handle that this process has for the file, or creates one. Also creates the queue in the
+    /// file, so that replies find it.
     pub(crate) fn of(
         file: DatabaseFile,
         queue: &str,

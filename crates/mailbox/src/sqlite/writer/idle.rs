@@ -1,4 +1,4 @@
-//! What the writer does when nobody uses the file: it leaves one whole file.
+//! Tidying up while nobody uses the file: afterwards the main file is complete without its log.
 
 use rusqlite::config::DbConfig;
 
@@ -6,7 +6,7 @@ use super::{FileWriter, IDLE, is_busy};
 use crate::sqlite::storage::maintenance::shrink;
 use crate::sqlite::storage::wal;
 
-/// How far an idle file is tidied up.
+/// The progress of tidying up.
 enum TidyProgress {
     Whole,
     InPart,
@@ -14,7 +14,8 @@ enum TidyProgress {
 }
 
 impl FileWriter {
-    /// Moves the log into the main file if nobody has changed it for a while: then a copy of the file is whole.
+    /// Gives free pages back and moves the log into the main file, if nobody has changed the file since the
+    /// last check. Then a copy of the main file alone is complete.
     pub(super) fn tidy(&mut self) {
         self.tidy_at = None;
         let Some(connection) = self.connection.as_ref().filter(|_| self.inode == self.file.inode()) else {
@@ -31,7 +32,7 @@ impl FileWriter {
         });
         match tidied {
             Ok(TidyProgress::Whole) => self.generation = None,
-            // Operations come first.
+            // The rest follows at once, but after operations that have come meanwhile.
             Ok(TidyProgress::InPart) => self.tidy_at = Some(self.now()),
             Ok(TidyProgress::NotYet) => self.tidy_at = later,
             Err(error) if is_busy(connection, &error) => self.tidy_at = later,
@@ -42,10 +43,11 @@ impl FileWriter {
         }
     }
 
-    /// Leaves one whole file, if nobody else uses it.
+    /// Closes the connection. If nobody else uses the file, leaves one complete file without a log.
     pub(super) fn close(&mut self) {
         let Some(connection) = self.connection.take() else { return };
-        // Closing tidies up by name, and the name may belong to another file now.
+        // When SQLite closes the last connection, it removes the log by its name, and that name may belong to
+        // another file now.
         if self.inode == self.file.inode() && !self.is_log_doubtful && wal::complete(&connection) == Ok(true)
         {
             let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);

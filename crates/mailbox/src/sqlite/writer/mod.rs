@@ -1,11 +1,14 @@
-//! The one thread of this process that uses the file. It takes all waiting operations, runs them in one transaction, and answers
-//! when the log is on disk (a receive: at the commit), so many callers share one sync.
+//! The one thread of this process that uses the file. It takes all queued operations, runs them in one
+//! transaction, and answers when the log is on disk. So many callers share one sync. A receive does not wait
+//! for the sync: it is answered after the commit.
 //!
-//! Owns the connection and everybody who waits. Must not know SQL beyond transactions: `transaction` does.
+//! Owns the connection and the waiting callers. Must not know SQL beyond the limits of a transaction:
+//! `transaction` has the statements.
 //!
-//! An operation passes `handle` (the writer of a file), `operation_queue`, `contention` (whether to let messages gather), `batch`
-//! (the operations of one transaction), `waiting` (receives that found nothing) and `notifier` (wakes other processes); `idle` tidies the file up.
-//! `failpoint` is for tests.
+//! An operation passes `handle` (the writer of a file), `operation_queue`, `contention` (whether to let
+//! messages gather first), `batch` (the operations of one transaction), `waiting` (operations that found
+//! nothing) and `notifier` (wakes other processes). `idle` tidies up an idle file. `failpoint` injects faults
+//! for tests.
 
 pub(crate) mod batch;
 mod contention;
@@ -42,54 +45,56 @@ use super::transaction::{Transaction, TransactionEvent};
 use crate::MailboxError;
 use crate::backend::MessageIds;
 
-/// How often the writer looks for a commit whose process died before its notification.
+/// How often the writer looks for commits without a notification: the process died before it sent one, or the
+/// system cannot watch files.
 const LOOK: Duration =
     if cfg!(target_os = "linux") { Duration::from_secs(3) } else { Duration::from_millis(250) };
 
-/// The writer spends this part of the last batch's time to let the next batch grow as large.
+/// The writer lets operations gather until there are as many as in the last batch, but only for this fraction
+/// (one eighth) of the time that the last batch took.
 const GATHERING: u32 = 8;
-/// And never more than this.
+/// The longest time for which operations gather.
 const LONGEST_GATHERING: Duration = Duration::from_millis(1);
 
-/// A lease is on disk no later than this after its commit.
+/// The log is synced no later than this after a commit that changed only leases.
 const LEASES_ON_DISK: Duration = Duration::from_millis(10);
 
-/// A file that nobody has changed for so long is tidied up.
+/// The writer tidies up a file that nobody has changed for this long.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long tidying up and closing wait for the locks of others.
+/// How long tidying up and closing wait for the locks of other processes.
 const TIDY_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(crate) struct FileWriter {
     file: Arc<DatabaseFile>,
     operations: Arc<OperationQueue>,
     notifier: Notifier,
-    /// None after an error that says something of the file; the next operation opens it again.
+    /// `None` after an error that concerns the file. The next operation opens the file again.
     connection: Option<Connection>,
-    /// The connection's log.
+    /// The write-ahead log of the connection.
     log: Option<Wal>,
-    /// When the log has to be on disk, though nobody waits for it.
+    /// When to sync the log although no caller waits for it: a commit has changed only leases.
     sync_at: Option<Micros>,
     contention: Contention,
-    /// The generation in which the main file is known to say that it needs its log.
+    /// The generation with which the main file is known to be marked as incomplete without its log.
     generation: Option<i64>,
-    /// When to look whether the file is quiet, and its data version at the last look.
+    /// When to check whether the file is idle, and SQLite's data version at the last check.
     tidy_at: Option<Micros>,
     tidy_version: Option<i64>,
     inode: Option<Inode>,
-    /// The last sync failed, so the content of the log may not be on disk.
+    /// A sync, or other disk I/O, has failed. So the content of the log may not be on disk.
     is_log_doubtful: bool,
     queues: HashMap<Arc<str>, i64>,
     waiting: WaitingOperations,
-    /// SQLite's data version: another process's commit changes it.
+    /// SQLite's data version at the last look. A commit of another process changes it.
     version: Option<i64>,
     looked: Micros,
-    /// How many operations the last batch had, and how long they took.
+    /// The number of operations in the last batch, and the time that they took.
     last: (usize, Duration),
     ids: MessageIds,
     open_queues: Arc<OpenQueues>,
 }
 
-/// Tells the operation queue that the writer has ended, however it did.
+/// Calls a method of the operation queue when it is dropped, even if the writer panics.
 struct QueueGuard<'a>(&'a OperationQueue, fn(&OperationQueue));
 
 impl Drop for QueueGuard<'_> {
@@ -136,14 +141,15 @@ impl FileWriter {
         self.now().saturating_add(micros(time))
     }
 
-    /// Runs until no handle is left.
+    /// Serves operations until no handle is left.
     pub(crate) fn run(self) {
         let operations = Arc::clone(&self.operations);
-        // Dropped last: when it reports the file as closed, the writer has no file open any more.
+        // Dropped last: when it reports the file as closed, the writer has no file open.
         let _closed = QueueGuard(&operations, OperationQueue::close);
         let mut writer = self;
         sleep_precisely();
-        // For as long as this thread lives: SQLite writes at any time, and reports what went wrong.
+        // SIGXFSZ stays blocked for the whole life of this thread: SQLite may write at any time, and reports
+        // failed writes itself.
         without_file_size_signal(|| {
             within(writer.file.lock_timeout, || {
                 let _gone = QueueGuard(&operations, OperationQueue::abandon);
@@ -160,7 +166,7 @@ impl FileWriter {
                 self.operations.gather(count, took / GATHERING);
             }
             let timeout = self.time_to_next();
-            // Notifications are for waiting operations only.
+            // Notifications concern only waiting operations.
             let notified = self.notifier.notified().filter(|_| !self.waiting.is_empty());
             let WriterWakeup { mut operations, is_notified, is_over } =
                 self.operations.wait(notified, timeout);
@@ -184,7 +190,7 @@ impl FileWriter {
                 operations.extend(self.operations.take());
             }
             let is_stirred = !self.waiting.is_empty() && self.look();
-            // Reads do not keep the file from being idle.
+            // Reads do not delay tidying up.
             let may_change = is_stirred || operations.iter().any(|operation| !operation.operation.is_read());
             if is_stirred || !operations.is_empty() {
                 let (count, began) = (operations.len(), self.file.clock.since_boot());
@@ -207,14 +213,16 @@ impl FileWriter {
         }
     }
 
-    /// How long nothing has to be done.
+    /// Returns how long the writer may sleep if no operation and no notification comes. `None` means without
+    /// limit.
     fn time_to_next(&self) -> Option<Duration> {
         let waiting = self.waiting.next().map(|next| next.min(self.looked.saturating_add(micros(LOOK))));
         let next = waiting.into_iter().chain(self.tidy_at).chain(self.sync_at).min()?;
         Some(Duration::from_micros(next.saturating_sub(self.now()).max(0) as u64))
     }
 
-    /// Whether there may be something for waiting operations: by a commit of another process, or because time has passed.
+    /// Reports whether there may be something for waiting operations, because another process has committed
+    /// or because a lease, a delay or a rate period is over.
     fn look(&mut self) -> bool {
         let now = self.now();
         if now >= self.looked.saturating_add(micros(LOOK)) {
@@ -227,7 +235,7 @@ impl FileWriter {
         if self.version.replace(version) == Some(version) {
             return is_due;
         }
-        // Reads only: a process with nothing to write leaves the lock to others.
+        // The look only reads. A process that has nothing to write must not take the write lock from others.
         let queues = &self.queues;
         let mut is_there = is_due;
         for (name, waiters) in self.waiting.queues() {
@@ -245,11 +253,12 @@ impl FileWriter {
         is_there
     }
 
-    /// Runs the batch, and gives waiting operations what there is for them.
+    /// Runs the batch, serves waiting operations, and answers the callers.
     fn transact(&mut self, mut batch: OperationBatch) {
         if let Err(error) = self.connect().and_then(|()| self.run_batch(&mut batch)) {
-            // Nothing was done, or nobody knows; this also holds for waiting operations that got something. The others go on
-            // waiting only if the file did not fail.
+            // The batch was rolled back, or its outcome is unknown. So all its operations fail, including
+            // waiting ones that it has served. All other waiting operations fail too if the batch was to
+            // serve them, or if the connection is lost.
             let fails_all = batch.is_stirred || self.connection.is_none();
             let waiting = if fails_all { self.waiting.take_all() } else { Vec::new() };
             let failed =
@@ -268,7 +277,8 @@ impl FileWriter {
         reach(FaultPoint::Answered);
     }
 
-    /// Makes sure of a connection to the file that has the name now.
+    /// Opens the file unless it is open. If the open file was moved, removed or replaced, closes it and
+    /// returns an error: the next operation opens the path again.
     fn connect(&mut self) -> Result<(), MailboxError> {
         let path = self.file.path.display();
         if self.connection.is_some() {
@@ -283,8 +293,8 @@ impl FileWriter {
         }
         let connection = self.file.connect()?;
         if self.is_log_doubtful {
-            // A later sync that succeeds may hide one that failed. So nothing is added to this log: its content moves into the
-            // main file, and the log starts again.
+            // After a failed sync, a later sync may succeed although data was lost. So nothing more is
+            // appended to this log: its content is moved into the main file, and the log starts again.
             if !wal::restart(&connection).map_err(|error| explain(&self.file.path, error))? {
                 return Err(MailboxError::Busy(format!("others use the log of {path} after a disk error")));
             }
@@ -307,13 +317,13 @@ impl FileWriter {
         self.version = None;
     }
 
-    /// Gives a connection up after an error that says something of the file.
+    /// Drops the connection after an error that concerns the file.
     fn disconnect_after(&mut self, error: &rusqlite::Error) {
         self.is_log_doubtful |= error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
         self.disconnect();
     }
 
-    /// Runs one transaction.
+    /// Runs the batch in one transaction, and syncs the log if a caller relies on it.
     fn run_batch(&mut self, batch: &mut OperationBatch) -> Result<(), MailboxError> {
         match self.try_batch(batch) {
             Ok((events, need)) => {
@@ -329,7 +339,7 @@ impl FileWriter {
                 Ok(())
             }
             Err(error) => {
-                // If the file was only busy, nothing has begun.
+                // If the file was only busy, no transaction has begun, and the connection is still good.
                 if !self.connection.as_ref().is_some_and(|connection| is_busy(connection, &error)) {
                     self.disconnect_after(&error);
                 }
@@ -338,7 +348,7 @@ impl FileWriter {
         }
     }
 
-    /// Brings the log to disk. Before that, no caller is told that a change is done.
+    /// Syncs the log to disk. No caller is told that a change is done before this has succeeded.
     fn sync(&mut self) -> Result<(), MailboxError> {
         self.sync_at = None;
         let synced = match &self.log {
@@ -352,7 +362,7 @@ impl FileWriter {
         })
     }
 
-    /// Returns what to report, and what has to be on disk.
+    /// Runs and commits the transaction. Returns the events to report, and whether the log must be synced.
     fn try_batch(
         &mut self,
         batch: &mut OperationBatch,
@@ -372,7 +382,7 @@ impl FileWriter {
             return Ok((Vec::new(), SyncNeed::Nothing));
         };
         reach(FaultPoint::Begin);
-        // Reads leave the lock to others.
+        // A batch that only reads does not take the write lock.
         let only_reads = !batch.is_stirred && batch.operations.iter().all(|it| it.operation.is_read());
         let turn = (!only_reads).then(|| notifier.write_turn());
         if only_reads {
@@ -406,7 +416,7 @@ impl FileWriter {
             let may_wait = !operation.wait().is_zero();
             let now = transaction.now();
             match result {
-                // Before the next operation, which may bring what this one waits for.
+                // The operation waits from now on, so that a later operation of this batch can serve it.
                 Ok(OperationOutput::Received(received)) if received.messages.is_empty() && may_wait => {
                     waiting.add(operation, received.next, now);
                 }
@@ -434,7 +444,7 @@ impl FileWriter {
     }
 }
 
-/// Whether others have kept the transaction from beginning.
+/// Reports whether the locks of others have kept the transaction from beginning.
 fn is_busy(connection: &Connection, error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && connection.is_autocommit()
 }
@@ -448,12 +458,12 @@ fn unsynced(path: &Path, error: std::io::Error) -> MailboxError {
     MailboxError::backend_caused(reason, error)
 }
 
-/// What of a transaction has to be on disk.
+/// When the log must be synced after a transaction.
 enum SyncNeed {
     Nothing,
-    /// Only leases. A power cut ends their holders, too, and the messages are delivered again; so the log may follow a little
-    /// later, or with the next promise. Without a limit, a message whose handler takes the machine down would never count as
-    /// delivered.
+    /// Soon, or with the next promise: only leases have changed. A power cut also ends the holders of leases,
+    /// and the messages are delivered again. There is a time limit, because otherwise a message whose handler
+    /// crashes the machine would never count as delivered.
     Leases,
     /// Before any caller is answered.
     Promises,

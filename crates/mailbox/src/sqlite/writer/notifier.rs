@@ -1,8 +1,9 @@
-//! Wakes the other processes that use the file: a process writes one byte to a file beside the mailbox after each commit that
-//! others may want to know of, and processes with waiting operations watch that file.
+//! Wakes the other processes that use the file. After each commit that may concern others, a process writes
+//! one byte to a file beside the mailbox. Processes with waiting operations watch that file.
 //!
-//! Watching the mailbox file or its log would not do: they change before a commit is visible. A notification is a hint and no
-//! more: a lost one is made up for by the next look at the file. Its name ends in `-bell`, as all versions have it.
+//! Watching the mailbox file or its log would not work: both change before a commit is visible. A
+//! notification is only a hint: if one is lost, the next regular look finds the commit. The name of the file
+//! ends in `-bell` for compatibility with all earlier versions.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,34 +26,36 @@ impl Notifier {
         notifier
     }
 
-    /// Tells other processes that there may be something to receive.
+    /// Tells other processes that there may be a message to receive or a reply.
     pub(crate) fn notify(&self) {
-        // Always the same byte: the file must not grow, and its content does not matter.
+        // Always the same byte at the same place: the file must not grow, and its content does not matter.
         let written = self.file.as_ref().map(|file| file.write_at(b"!", 0));
         if let Some(Err(error)) = written {
             tracing::debug!(path = %self.path.display(), %error, "a mailbox cannot notify other processes");
         }
     }
 
-    /// Waits for this process's turn to write. The notifier's file is the lock: the one file beside the mailbox that SQLite does
-    /// not use.
+    /// Waits for the turn of this process to write. The lock is on the notifier's file, because that is the
+    /// only file beside the mailbox that SQLite does not use.
     pub(crate) fn write_turn(&self) -> WriteTurn<'_> {
         WriteTurn::take(self.file.as_ref())
     }
 
-    /// Readable after a notification. None where the system cannot watch a file.
+    /// Returns a descriptor that becomes readable after a notification. `None` on systems that cannot watch
+    /// files.
     pub(crate) fn notified(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(AsFd::as_fd)
     }
 
-    /// Forgets all notifications so far.
+    /// Discards all notifications so far.
     pub(crate) fn clear(&self) {
         if let Some(watch) = &self.watch {
             drain(watch);
         }
     }
 
-    /// Makes sure that the file is the one that others use: it may have been removed.
+    /// Opens the notification file again if it was removed or replaced, so that all processes use the same
+    /// file.
     pub(crate) fn renew(&mut self) {
         let here = self.file.as_ref().and_then(|file| file.metadata().ok()).map(|it| (it.dev(), it.ino()));
         let there = std::fs::symlink_metadata(&self.path).ok().map(|it| (it.dev(), it.ino()));
@@ -71,7 +74,8 @@ impl Notifier {
     }
 }
 
-/// Readable after the file was written. None where the system cannot watch a file.
+/// Returns a descriptor that becomes readable after a write to the file. `None` if the file cannot be
+/// watched.
 #[cfg(target_os = "linux")]
 fn watch(path: &Path) -> Option<OwnedFd> {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};

@@ -1,4 +1,4 @@
-//! Operations on their way to the writer, and how it is woken.
+//! The queue of operations for the writer, and how they wake it.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,17 +11,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::MailboxError;
 use crate::sqlite::operation::QueuedOperation;
 
-/// How many operations may wait for the writer; further callers wait for a permit.
+/// How many operations may be queued. Further callers wait for a permit.
 const PERMITS: usize = 4096;
-/// How many operations one transaction takes.
+/// The largest number of operations in one transaction.
 const BATCH: usize = 1024;
 
-/// What the writer has to do next.
+/// What the writer does next.
 pub(crate) struct WriterWakeup {
     pub(crate) operations: Vec<QueuedOperation>,
     /// Another process has committed something.
     pub(crate) is_notified: bool,
-    /// No handle is left, and no operation waits.
+    /// No handle is left, and no operation is queued.
     pub(crate) is_over: bool,
 }
 
@@ -38,11 +38,11 @@ struct OperationQueueState {
     operations: Vec<(QueuedOperation, Option<OwnedSemaphorePermit>)>,
     /// The writer sleeps, and nobody has woken it yet.
     is_asleep: bool,
-    /// How many operations are worth waking the writer.
+    /// How many queued operations wake the writer.
     wanted: usize,
     /// No handle is left that could add operations.
     is_over: bool,
-    /// The writer has ended: no operation will be done any more.
+    /// The writer has ended and runs no more operations.
     is_writer_gone: bool,
     /// The writer has closed the file.
     is_closed: bool,
@@ -68,13 +68,14 @@ impl OperationQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an operation as soon as there is a permit for it.
+    /// Waits for a permit, then adds an operation.
     pub(crate) async fn put(&self, operation: QueuedOperation) -> Result<(), MailboxError> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         self.add(operation, permit)
     }
 
-    /// Adds an operation that must not wait: messages that go back. There are no more of them than there were receives.
+    /// Adds an operation without a permit: the release of messages that nobody has taken. There are no more
+    /// of these than there were receives.
     pub(crate) fn put_now(&self, operation: QueuedOperation) {
         let _ = self.add(operation, None);
     }
@@ -103,14 +104,14 @@ impl OperationQueue {
         }
     }
 
-    /// No more operations will come.
+    /// Announces that no more operations will come.
     pub(crate) fn end(&self) {
         let mut state = self.state();
         state.is_over = true;
         self.wake(state);
     }
 
-    /// No more operations will be done: waiting ones are dropped, which tells their callers.
+    /// Drops all queued operations, which fails them, and refuses further ones.
     pub(crate) fn abandon(&self) {
         let mut state = self.state();
         state.is_writer_gone = true;
@@ -119,13 +120,13 @@ impl OperationQueue {
         drop(operations);
     }
 
-    /// The writer has closed the file, or ends without.
+    /// Announces that the writer has closed the file, or has ended without closing it.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.closed.notify_all();
     }
 
-    /// Waits until the writer has closed the file, at most for `timeout`.
+    /// Waits until the writer has closed the file, or until `timeout` is over.
     pub(crate) fn wait_until_closed(&self, timeout: Duration) {
         let _ = self.closed.wait_timeout_while(self.state(), timeout, |state| !state.is_closed);
     }
@@ -134,13 +135,13 @@ impl OperationQueue {
         self.state().is_writer_gone
     }
 
-    /// Takes the operations that wait.
+    /// Removes and returns queued operations, up to one batch.
     pub(crate) fn take(&self) -> Vec<QueuedOperation> {
         self.state().take(false).operations
     }
 
-    /// Waits a little for so many operations: callers that have just been answered often have the next one ready, and in one
-    /// transaction they cost one sync.
+    /// Waits up to `timeout` for this many operations. Callers that were just answered often have their next
+    /// operation ready, and in one transaction all of them cost one sync.
     pub(crate) fn gather(&self, operations: usize, timeout: Duration) {
         let mut state = self.state();
         if state.operations.len() < operations && !state.is_over {
@@ -151,7 +152,7 @@ impl OperationQueue {
         }
     }
 
-    /// Waits for operations, for a notification, or until `timeout` is over.
+    /// Waits for an operation, for a notification, or until `timeout` is over.
     pub(crate) fn wait(&self, notified: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> WriterWakeup {
         let mut state = self.state();
         if state.operations.is_empty() && !state.is_over && timeout != Some(Duration::ZERO) {
@@ -164,16 +165,17 @@ impl OperationQueue {
         state.take(false)
     }
 
-    /// Returns whether a notification woke the writer.
+    /// Sleeps. Reports whether a notification has come.
     fn await_wakeup(&self, notified: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> bool {
         let mut fds = vec![PollFd::from_borrowed_fd(self.sleeper.as_fd(), PollFlags::IN)];
         fds.extend(notified.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = timeout
             .map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) });
-        // An interruption is a wake-up without a reason, which does no harm.
+        // A signal may interrupt this. A wake-up without a reason does no harm.
         let _ = poll(&mut fds, timeout.as_ref());
         let is_notified = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-        // A caller that woke the writer has cleared the flag, and its byte is in the pipe or about to be.
+        // A caller that wakes the writer clears the flag first. Its byte is in the pipe, or about to be
+        // written.
         let was_woken = !std::mem::take(&mut self.state().is_asleep);
         if was_woken {
             let _ = (&self.sleeper).read(&mut [0]);

@@ -1,4 +1,4 @@
-//! Receives that wait for a message, in the order in which they came, and operations that wait for a reply.
+//! Receives that wait for a message, in the order of their arrival, and operations that wait for a reply.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ pub(crate) struct WaitingOperations {
     queues: HashMap<Arc<str>, QueueWaiters>,
 }
 
-/// The operations that wait at one queue.
+/// The waiting operations of one queue.
 #[derive(Default)]
 pub(crate) struct QueueWaiters {
     pub(crate) receives: VecDeque<WaitingOperation>,
     pub(crate) results: Vec<WaitingOperation>,
-    /// The newest reply that `results` were compared with.
+    /// The number of the newest kept reply that `results` have been checked against.
     pub(crate) newest_reply: i64,
-    /// When a message can be received again by itself.
+    /// When a message may become visible without a send: a lease, a delay or a rate period ends.
     pub(crate) next: Option<Micros>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct WaitingOperation {
     until: Micros,
 }
 
-/// How many messages a receive wants, if it wants several and waits for at least `wait`.
+/// Returns how many messages a receive wants, if it wants several and waits for at least `wait`.
 pub(crate) fn batch_of(operation: &QueuedOperation, wait: Duration) -> Option<usize> {
     match &operation.operation {
         Operation::Receive(options) if options.max_messages > 1 && options.wait >= wait => {
@@ -40,7 +40,7 @@ pub(crate) fn batch_of(operation: &QueuedOperation, wait: Duration) -> Option<us
 }
 
 impl WaitingOperation {
-    /// Whether it goes on waiting. If its time is over, it gets an empty answer.
+    /// Reports whether the operation goes on waiting. Gives it an empty answer if its time is over.
     fn goes_on(&mut self, now: Micros) -> bool {
         let is_over = self.until <= now;
         if is_over && let Some(reply) = self.operation.reply.take() {
@@ -55,7 +55,7 @@ impl WaitingOperation {
 }
 
 impl QueueWaiters {
-    /// The next receive whose caller still waits.
+    /// Removes and returns the next receive whose caller still waits.
     pub(crate) fn next_receive(&mut self) -> Option<WaitingOperation> {
         std::iter::from_fn(|| self.receives.pop_front()).find(|waiting| !waiting.operation.is_abandoned())
     }
@@ -78,7 +78,7 @@ impl WaitingOperations {
         self.queues.values().flat_map(QueueWaiters::all)
     }
 
-    /// Adds an operation that has found nothing. `next`: when a message can be received again.
+    /// Adds an operation that has found nothing. `next` is when a message may become visible without a send.
     pub(crate) fn add(&mut self, operation: QueuedOperation, next: Option<Micros>, now: Micros) {
         let until = now.saturating_add(micros(operation.wait()));
         let waiters = self.queues.entry(Arc::clone(&operation.queue)).or_default();
@@ -90,7 +90,8 @@ impl WaitingOperations {
         }
     }
 
-    /// The queues of all waiting operations and how many messages each wants, if all want several and wait until then.
+    /// Returns the queue of each waiting operation and how many messages it wants. Returns `None` unless all
+    /// of them are receives of several messages that wait at least until `until`.
     pub(crate) fn batches(&self, until: Micros) -> Option<Vec<(Arc<str>, usize)>> {
         let batch = |waiting: &WaitingOperation| {
             let batch = batch_of(&waiting.operation, Duration::ZERO).filter(|_| waiting.until >= until)?;
@@ -99,27 +100,28 @@ impl WaitingOperations {
         self.all().map(batch).collect()
     }
 
-    /// Takes all out, to be told of a failure.
+    /// Removes and returns all waiting operations, so that they can be failed.
     pub(crate) fn take_all(&mut self) -> Vec<QueuedOperation> {
         let waiting =
             self.queues.drain().flat_map(|(_, waiters)| waiters.receives.into_iter().chain(waiters.results));
         waiting.map(|waiting| waiting.operation).collect()
     }
 
-    /// Answers operations that have waited long enough, and drops those whose callers are gone.
+    /// Answers operations whose time is over, and drops those whose callers have gone away.
     pub(crate) fn expire(&mut self, now: Micros) {
         self.queues.retain(|_, waiters| {
             waiters.receives.retain_mut(|waiting| waiting.goes_on(now));
             waiters.results.retain_mut(|waiting| waiting.goes_on(now));
             if waiters.receives.is_empty() {
-                // A message that comes back concerns nobody who waits for a reply.
+                // Without receives, nobody waits for a message to become visible.
                 waiters.next = None;
             }
             waiters.all().next().is_some()
         });
     }
 
-    /// When something happens next that nobody announces.
+    /// Returns when the writer must look next although nothing wakes it: the time of an operation is over, or
+    /// a message may become visible.
     pub(crate) fn next(&self) -> Option<Micros> {
         let ends = self.all().map(|waiting| waiting.until);
         ends.chain(self.queues.values().filter_map(|waiters| waiters.next)).min()

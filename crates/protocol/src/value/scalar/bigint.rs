@@ -40,7 +40,7 @@ pub enum ParseBigIntError {
 
 /// The integer does not fit in the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the integer does not fit into the type: use a larger one, or BigInt")]
+#[error("the integer does not fit into the type: use a larger integer type, or BigInt")]
 pub struct DoesNotFit;
 
 impl BigInt {

@@ -77,7 +77,7 @@ mod tests {
     use crate::value::{DateTime, NaiveDateTime, TimeError};
 
     #[test]
-    fn date_times_go_there_and_back() {
+    fn date_times_round_trip() {
         let ours: DateTime = "2024-02-29T12:34:56.789012+05:45".parse().expect("a date-time");
         let zoned = Zoned::try_from(ours).expect("in range");
         assert_eq!(zoned.strftime("%Y-%m-%dT%H:%M:%S%.f%:z").to_string(), ours.to_string());
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nanoseconds_are_cut_off_towards_the_past() {
+    fn nanoseconds_are_rounded_down_to_microseconds() {
         let time = Timestamp::from_nanosecond(-1).expect("in range");
         assert_eq!(DateTime::try_from(time).map(|it| it.unix_micros()), Ok(-1));
     }

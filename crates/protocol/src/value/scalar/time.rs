@@ -44,7 +44,7 @@ pub enum TimeError {
     #[error("the time is too far from 1970: microseconds since then must fit into 64 bits")]
     Range,
     /// The nanoseconds amount to a second or more.
-    #[error("the time has {0} nanoseconds in its second, and must have less than 1000000000")]
+    #[error("the time has {0} nanoseconds in its second, and must have fewer than 1000000000")]
     Nanoseconds(u32),
     /// The text is not a date-time.
     #[error("not a date-time in the form 2024-02-29T12:34:56.789012{0}")]

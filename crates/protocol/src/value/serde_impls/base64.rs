@@ -25,7 +25,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_examples_of_rfc_4648_are_met() {
+    fn base64_matches_the_examples_of_rfc_4648() {
         let examples = [
             ("", ""),
             ("f", "Zg=="),

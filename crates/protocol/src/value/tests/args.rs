@@ -37,7 +37,7 @@ fn no_arguments_are_an_empty_map() {
 }
 
 #[test]
-fn anything_that_can_be_sent_is_arguments() {
+fn any_serializable_value_can_be_arguments() {
     #[derive(Serialize)]
     struct Add {
         a: i32,
@@ -62,7 +62,7 @@ impl Serialize for Unsendable {
 }
 
 #[test]
-fn what_cannot_be_sent_is_reported_when_the_arguments_are_used() {
+fn arguments_that_cannot_be_sent_fail_when_they_are_used() {
     let args = args! { a: 1, rows: vec![Some(Unsendable)], b: 2 };
     let error = Encoded::encode(&args).expect_err("unsendable").under("args");
     assert_eq!(error.to_string(), "args.rows[0]: no form on the wire");

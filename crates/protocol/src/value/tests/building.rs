@@ -27,7 +27,7 @@ fn a_long_byte_string_is_neither_in_the_head_nor_copied() {
 }
 
 #[test]
-fn a_list_of_flags_and_values_is_taken_apart_and_anything_else_is_refused_whole() {
+fn a_list_of_flagged_values_is_split_and_any_other_value_is_rejected() {
     let blob = long(3);
     let list = (
         (true, vec![1, 2]),
@@ -65,7 +65,7 @@ fn a_byte_string_below_the_threshold_stays_in_the_head() {
 }
 
 #[test]
-fn a_long_byte_string_is_read_where_it_lies() {
+fn a_long_byte_string_is_read_without_a_copy() {
     #[derive(Serialize, Deserialize)]
     struct Photo {
         name: String,
@@ -137,7 +137,7 @@ fn a_part_of_a_value_can_be_kept_unread_and_sent_on() {
 }
 
 #[test]
-fn an_encoded_value_is_taken_as_it_is() {
+fn an_encoded_value_is_embedded_unchanged() {
     let inner = Encoded::encode(&(1, "x")).expect("sendable");
     assert_eq!(Encoded::encode(&inner).expect("sendable").head(), inner.head());
     let outer = Encoded::encode(&vec![&inner, &inner]).expect("sendable");
@@ -157,7 +157,7 @@ fn an_encoded_value_inside_another_keeps_the_limit_of_depth() {
 }
 
 #[test]
-fn a_serialize_that_encodes_something_itself_is_no_trouble() {
+fn a_serialize_impl_may_encode_another_value() {
     struct Nested;
     impl Serialize for Nested {
         fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -170,7 +170,7 @@ fn a_serialize_that_encodes_something_itself_is_no_trouble() {
 }
 
 #[test]
-fn what_came_unread_is_looked_at_before_it_becomes_a_part_of_something() {
+fn an_unread_value_is_validated_before_it_is_embedded() {
     for bytes in [&b""[..], b"\x01\x02", b"\x92\x01", b"\xa1\xff"] {
         let came =
             Encoded::from_payload(Bytes::copy_from_slice(bytes), PayloadLayout::Plain).expect("a payload");

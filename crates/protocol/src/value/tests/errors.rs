@@ -45,7 +45,7 @@ fn row(row: impl Serialize) -> String {
 }
 
 #[test]
-fn the_place_is_named_and_the_kinds_are() {
+fn a_decoding_error_names_the_path_and_both_kinds() {
     assert_eq!(
         row(json!({"id": 1, "price": "much"})),
         "result.rows[1].price: expected an integer, found a string"
@@ -64,7 +64,7 @@ fn the_place_is_named_and_the_kinds_are() {
 }
 
 #[test]
-fn the_variant_of_an_enum_is_part_of_the_place() {
+fn the_variant_of_an_enum_is_part_of_the_path() {
     assert_eq!(
         row(json!({"id": 1, "kind": {"Point": {"x": true}}})),
         "result.rows[1].kind.Point.x: expected an integer, found the boolean true"
@@ -84,7 +84,7 @@ fn the_variant_of_an_enum_is_part_of_the_place() {
 }
 
 #[test]
-fn keys_that_are_no_names_are_shown_as_they_are() {
+fn map_keys_that_are_not_identifiers_are_quoted_in_paths() {
     let by_number = Map::from([(Value::from(5), Value::from("x"))]);
     assert_eq!(refused::<HashMap<i64, i64>>(by_number), "result[5]: expected an integer, found a string");
     let by_text = Map::from([("a b", "x")]);
@@ -95,7 +95,7 @@ fn keys_that_are_no_names_are_shown_as_they_are() {
 }
 
 #[test]
-fn our_own_kinds_are_strict() {
+fn date_times_and_big_integers_accept_only_their_own_kind() {
     let at = DateTime::new(0, 0).expect("an offset");
     assert_eq!(refused::<DateTime>("x"), "result: expected a date-time with its offset, found a string");
     assert_eq!(
@@ -113,7 +113,7 @@ fn our_own_kinds_are_strict() {
 }
 
 #[test]
-fn what_is_malformed_names_its_place_too() {
+fn malformed_bytes_are_reported_with_their_path() {
     // {"a": [1, <extension 9>]}
     let bytes = Bytes::from_static(b"\x81\xa1a\x92\x01\xd4\x09\x00");
     let encoded = Encoded::from_payload(bytes, PayloadLayout::Plain).expect("a payload");
@@ -125,7 +125,7 @@ fn what_is_malformed_names_its_place_too() {
 }
 
 #[test]
-fn what_cannot_be_sent_names_its_place() {
+fn a_value_that_cannot_be_sent_is_reported_with_its_path() {
     let deep = (0..128).fold(Value::Nil, |inner, _| Value::List(vec![inner]));
     assert!(Encoded::encode(&deep).is_ok());
     let error = Encoded::encode(&Map::from([("deep", deep)])).expect_err("129 levels");

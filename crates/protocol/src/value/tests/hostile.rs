@@ -98,7 +98,7 @@ fn a_type_that_nests_without_end_is_refused_at_the_limit() {
 
 /// The limit applies to bytes from a worker with short frames. The same bytes from elsewhere have a higher limit.
 #[test]
-fn what_takes_too_much_memory_is_refused() {
+fn a_value_that_would_take_too_much_memory_is_rejected() {
     let mut nils = vec![0xdd];
     nils.extend((8u32 << 20).to_be_bytes());
     nils.resize(5 + (8 << 20), 0xc0);
@@ -123,7 +123,7 @@ fn with_bodies(head: &[u8], bodies: &[u8]) -> Encoded {
 }
 
 #[test]
-fn references_name_no_more_than_there_is() {
+fn references_may_not_expand_beyond_the_bodies_received() {
     let reference = [[0xd7, 5, 0, 0].as_slice(), &[0, 0, 0, 0, 2, 0]].concat();
     let thrice = [&[0x93][..], &reference, &reference, &reference].concat();
     let value = with_bodies(&thrice, &vec![7; 128 << 10]);

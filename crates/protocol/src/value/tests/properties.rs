@@ -46,7 +46,7 @@ fn received(sent: &Encoded) -> Encoded {
 
 proptest! {
     #[test]
-    fn what_was_sent_is_received(value in value()) {
+    fn values_round_trip_through_the_wire(value in value()) {
         let sent = Encoded::encode(&value).expect("sendable");
         prop_assert_eq!(&received(&sent).to_value().expect("a value"), &value);
         prop_assert_eq!(&received(&sent).decode::<Value>().expect("a value"), &value);
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn small_integers_are_written_like_those_of_every_width(number in any::<i16>()) {
+    fn an_integer_is_encoded_the_same_in_every_width(number in any::<i16>()) {
         let sent = Encoded::encode(&number).expect("sendable");
         let wide = Encoded::encode(&i128::from(number)).expect("sendable");
         prop_assert_eq!(sent.head(), wide.head());

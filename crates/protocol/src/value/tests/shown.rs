@@ -29,7 +29,7 @@ fn a_value_is_shown_like_json() {
 }
 
 #[test]
-fn what_is_not_there_is_nil_when_it_is_looked_up() {
+fn a_missing_index_or_key_reads_as_nil() {
     let value = Value::from(Map::from([("a", Value::from(vec![1, 2]))]));
     assert_eq!(value["a"][1].as_i64(), Some(2));
     assert!(value["a"][2].is_nil() && value["b"]["c"][0].is_nil());

@@ -77,12 +77,12 @@ fn everything() -> Everything {
 }
 
 #[test]
-fn every_kind_of_field_comes_back() {
+fn every_kind_of_field_round_trips() {
     assert_eq!(through::<_, Everything>(everything()), everything());
 }
 
 #[test]
-fn every_kind_of_field_comes_back_from_json_too() {
+fn every_kind_of_field_round_trips_through_json() {
     let text = serde_json::to_string(&Everything { blob: Blob::default(), any: Value::Nil, ..everything() });
     let mut read: Json = serde_json::from_str(&text.expect("JSON")).expect("JSON");
     assert_eq!(read["at"], "2023-11-14T12:43:20.000001-09:30");
@@ -202,7 +202,7 @@ fn a_small_integer_in_a_big_one_is_written_as_an_integer() {
 }
 
 #[test]
-fn of_two_equal_keys_the_last_one_counts() {
+fn the_last_of_equal_keys_wins() {
     #[derive(Debug, PartialEq, Deserialize)]
     struct TwoKeys {
         a: i32,
@@ -226,7 +226,7 @@ fn a_large_map_keeps_the_last_of_equal_keys_in_the_place_of_the_first() {
 }
 
 #[test]
-fn untagged_and_flattened_types_see_every_kind() {
+fn untagged_and_flattened_types_accept_every_kind() {
     #[derive(Debug, PartialEq, Deserialize)]
     #[serde(untagged)]
     enum Either {

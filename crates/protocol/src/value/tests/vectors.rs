@@ -72,7 +72,7 @@ fn flag(vector: &Json, name: &str) -> bool {
 }
 
 #[test]
-fn every_value_is_read_as_it_should_be() {
+fn every_vector_decodes_to_its_value() {
     let all = vectors("values.json");
     assert!(all.len() > 100);
     for vector in all {
@@ -83,7 +83,7 @@ fn every_value_is_read_as_it_should_be() {
 }
 
 #[test]
-fn serde_reads_every_value_as_the_direct_way_does() {
+fn serde_and_the_direct_reader_agree_on_every_vector() {
     for vector in vectors("values.json") {
         let through_serde: Value = encoded(&vector).decode().expect("a value");
         assert!(same(&through_serde, &value(&vector["value"])), "{}: {through_serde}", vector["name"]);
@@ -91,7 +91,7 @@ fn serde_reads_every_value_as_the_direct_way_does() {
 }
 
 #[test]
-fn every_value_is_written_as_it_should_be() {
+fn every_value_encodes_to_its_vector() {
     for vector in vectors("values.json").iter().filter(|it| !flag(it, "decode_only")) {
         let written = Encoded::encode(&value(&vector["value"])).expect("a value that can be sent");
         assert_eq!(written.head(), hex(&vector["hex"]), "{}", vector["name"]);
@@ -100,7 +100,7 @@ fn every_value_is_written_as_it_should_be() {
 }
 
 #[test]
-fn what_is_invalid_is_refused() {
+fn invalid_vectors_are_rejected() {
     for vector in vectors("invalid.json") {
         let name = &vector["name"];
         for read in [encoded(&vector).to_value(), encoded(&vector).decode::<Value>()] {
@@ -111,7 +111,7 @@ fn what_is_invalid_is_refused() {
 }
 
 #[test]
-fn what_is_invalid_has_its_reason_in_the_message() {
+fn an_invalid_vector_is_rejected_with_its_reason() {
     let words = [
         ("truncated", "the bytes end inside the value"),
         ("trailing", "the value"),

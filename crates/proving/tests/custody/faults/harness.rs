@@ -48,17 +48,17 @@ fn escape_is_caught(kind: &str, processes: usize, survivors: usize) {
 }
 
 #[test]
-fn a_daemon_that_nobody_holds_is_caught() {
+fn a_daemon_outside_custody_is_noticed() {
     escape_is_caught("daemon", 4, 3);
 }
 
 #[test]
-fn a_daemon_without_environment_and_descriptors_is_caught() {
+fn a_daemon_without_environment_and_descriptors_is_noticed() {
     escape_is_caught("shed", 4, 3);
 }
 
 #[test]
-fn a_child_in_the_group_is_caught() {
+fn a_surviving_child_in_the_group_is_noticed() {
     escape_is_caught("stopped", 2, 1);
 }
 
@@ -78,7 +78,7 @@ fn chains_that_breed_faster_than_a_list_is_read_are_caught() {
 }
 
 #[test]
-fn only_the_survivors_that_the_table_names_are_forgiven() {
+fn only_survivors_that_the_table_lists_are_accepted() {
     let mut case = Case::new(&super::programs(), GridTier::Group, GridCell::LEFT);
     let mut child = without_custody(&case, "stand", 1);
     let group = case.tagged_processes()[0].pgid;
@@ -93,7 +93,7 @@ fn only_the_survivors_that_the_table_names_are_forgiven() {
 }
 
 #[test]
-fn a_survivor_too_few_is_noticed() {
+fn a_missing_expected_survivor_is_noticed() {
     let mut case = Case::new(&super::programs(), GridTier::Group, GridCell::LEFT);
     let mut child = without_custody(&case, "daemon", 4);
     let main = child.id().cast_signed();
@@ -126,7 +126,7 @@ fn harm_to_a_bystander_is_noticed() {
 }
 
 #[test]
-fn a_process_that_mentions_the_case_keeps_it_from_finishing() {
+fn a_process_tagged_with_the_case_fails_its_end() {
     let case = Case::new(&super::programs(), GridTier::Shim, GridCell::ZERO);
     let mut child = Command::new(case.hostile())
         .arg("innocent")

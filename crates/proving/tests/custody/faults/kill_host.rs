@@ -32,7 +32,7 @@ fn kill(case: &mut Case, count: usize, kind: &str, processes: usize) {
 
 /// The keeper sets its emptied directory aside, so that the end does not wait for the disk.
 #[test]
-fn one_empty_directory_is_left_until_the_next_start() {
+fn a_killed_host_leaves_one_empty_directory_until_the_next_start() {
     let mut case = Case::new(&super::programs(), GridTier::Shim, GridCell::ZERO);
     let aside = case.state().join("runs/.old");
     let mut hosts = [case.host(), case.host()];
@@ -47,7 +47,7 @@ fn one_empty_directory_is_left_until_the_next_start() {
 }
 
 #[test]
-fn a_link_in_the_place_of_what_is_set_aside_leads_nowhere() {
+fn a_link_in_place_of_the_set_aside_directory_is_not_followed() {
     let mut case = Case::new(&super::programs(), GridTier::Shim, GridCell::ZERO);
     let (aside, kept) = (case.state().join("runs/.old"), case.dir().join("victim/kept"));
     fs::create_dir_all(&kept).expect("a victim");

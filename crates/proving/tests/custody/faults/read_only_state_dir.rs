@@ -87,7 +87,7 @@ pub(super) fn must_heal(case: &mut Case, host: &mut HostProcess, heal: impl FnOn
 }
 
 #[test]
-fn a_directory_that_is_closed_to_us() {
+fn a_state_directory_that_cannot_be_written_is_an_error() {
     if !snakepit_proving::is_root() {
         return super::unproven("only root can become another user");
     }

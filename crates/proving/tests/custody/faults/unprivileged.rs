@@ -56,7 +56,7 @@ as_nobody!(
 
 /// `hidepid=1`, which systemd calls `ProtectProc=noaccess`: the processes above the host cannot be read.
 #[test]
-fn where_proc_forbids_a_look_at_others() {
+fn with_hidepid_the_processes_of_a_dead_host_are_still_ended() {
     if let Some(why) = private_mount::refusal() {
         return super::unproven(&why);
     }
@@ -87,7 +87,7 @@ fn prove(fault: &str, tier: GridTier, body: fn(&mut Case)) {
 
 /// For `auto`, a cgroup that was delegated to the user works like root's own.
 #[test]
-fn a_delegated_cgroup_finds_those_who_shed_the_marker() {
+fn a_delegated_cgroup_reveals_processes_without_the_marker() {
     if let Some(why) = other_user::refusal() {
         return super::unproven(&why);
     }

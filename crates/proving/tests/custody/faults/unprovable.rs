@@ -98,7 +98,7 @@ fn a_cgroup_whose_directory_is_gone(case: &mut Case) {
 
 /// Root can read every process. Another user cannot read a process of its own that forbids it.
 #[test]
-fn a_process_that_cannot_be_looked_into_is_reported() {
+fn a_process_that_cannot_be_inspected_is_reported() {
     if !snakepit_proving::is_root() {
         return super::unproven("only root can become another user");
     }

@@ -10,7 +10,7 @@ fn says(how: &str, runtime: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_cleanup_by_hand_needs_no_runtime_and_its_engine_refuses_calls_and_stops_at_once() {
+fn a_manual_cleanup_needs_no_runtime_and_its_engine_then_rejects_calls() {
     let expected = [
         "ended 1 clean true",
         "worker alive false",
@@ -24,7 +24,7 @@ fn a_cleanup_by_hand_needs_no_runtime_and_its_engine_refuses_calls_and_stops_at_
 }
 
 #[test]
-fn a_cleanup_by_hand_cuts_a_stop_short_that_waits_for_a_call() {
+fn a_manual_cleanup_cuts_short_a_stop_that_waits_for_a_call() {
     for _ in 0..snakepit_proving::rounds(3, 1) {
         says("cleanup-beside-a-stop", "multi", &["ended 1", "call failed"]);
     }
@@ -32,7 +32,7 @@ fn a_cleanup_by_hand_cuts_a_stop_short_that_waits_for_a_call() {
 }
 
 #[test]
-fn after_a_cleanup_by_hand_another_process_wide_engine_can_start() {
+fn after_a_manual_cleanup_another_process_wide_engine_can_start() {
     says("cleanup-then-script", "multi", &["ended 1", "another script ran"]);
     says("cleanup-then-script", "current", &["ended 1", "another script ran"]);
 }
@@ -45,7 +45,7 @@ fn a_stop_whose_future_is_dropped_continues() {
 }
 
 #[test]
-fn the_last_handle_that_is_dropped_while_nobody_drives_the_runtime_ends_the_workers() {
+fn dropping_the_last_handle_without_a_running_runtime_ends_the_workers() {
     says("drop-undriven", "multi", &["the worker is gone"]);
     says("drop-undriven", "current", &["the worker is gone"]);
 }

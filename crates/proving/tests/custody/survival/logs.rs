@@ -39,7 +39,7 @@ fn the_reason_of_a_failure_is_logged_unless_diagnostics_are_off() {
 }
 
 #[test]
-fn a_log_that_panics_during_the_shutdown_changes_neither_the_status_nor_the_order() {
+fn a_subscriber_that_panics_during_the_shutdown_changes_neither_status_nor_order() {
     for (function, exit, status) in
         [("", "none", 0), ("fails", "none", 1), ("", "stop", 0), ("fails", "stop", 1), ("fails", "halt", 1)]
     {
@@ -50,7 +50,7 @@ fn a_log_that_panics_during_the_shutdown_changes_neither_the_status_nor_the_orde
 }
 
 #[test]
-fn a_log_that_panics_at_everything_still_leaves_nothing() {
+fn a_subscriber_that_always_panics_leaves_nothing_behind() {
     let ended = EmbedderProcess::start(&["script", "log=always-panics", "exit=stop"]).end();
     // The subscriber also panics in destructors, where Rust aborts.
     assert!(ended.status.is_some() || ended.signal == Some(6), "{:#?}", ended.lines);

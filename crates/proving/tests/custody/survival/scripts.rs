@@ -93,7 +93,7 @@ fn a_script_whose_future_is_dropped_ends() {
 
 /// In a frozen cgroup, KILL reaches no process, as in uninterruptible sleep.
 #[test]
-fn a_worker_that_nothing_can_end_does_not_keep_the_process() {
+fn an_unkillable_worker_does_not_keep_the_process_from_exiting() {
     let Some(freezer) = TestCgroup::below_ours("freezer") else {
         return snakepit_proving::unproven("no freezer cgroup of version 1");
     };
@@ -125,7 +125,7 @@ fn endless_timeouts_do_not_overflow() {
 }
 
 #[test]
-fn a_stop_or_a_cleanup_by_hand_inside_the_function_leaves_the_script_little_to_do() {
+fn a_script_whose_function_stops_or_cleans_up_the_engine_ends_normally() {
     let ended = EmbedderProcess::start(&["script", "function=stops", "exit=stop"]).end();
     assert!(ended.has_said("refused"), "{:#?}", ended.lines);
     assert_eq!(ended.status, Some(0));

@@ -121,7 +121,7 @@ fn signals_at_any_moment_of_the_start_leave_nothing() {
 }
 
 #[test]
-fn a_runtime_that_is_blocked_does_not_keep_the_process() {
+fn a_blocked_runtime_does_not_keep_the_process_from_exiting() {
     let both = ["runtime=current", "runtime=multi"].map(|runtime| {
         let embedder = ready(&["script", "function=blocks", "hook", runtime]);
         embedder.signal(Signal::TERM);

@@ -16,7 +16,7 @@ fn ready(host: [&str; 2], term: &str) -> EmbedderProcess {
 }
 
 #[test]
-fn the_first_signal_gives_deaf_workers_the_configured_time() {
+fn the_first_signal_gives_workers_that_ignore_term_the_configured_time() {
     for host in HOSTS {
         for (term, millis) in [("term=300", 300), ("term=1500", 1500)] {
             let embedder = ready(host, term);
@@ -35,7 +35,7 @@ fn the_first_signal_gives_deaf_workers_the_configured_time() {
 }
 
 #[test]
-fn the_second_signal_ends_deaf_workers_at_once_in_either_half_of_their_time() {
+fn the_second_signal_kills_workers_that_ignore_term_at_once() {
     for host in HOSTS {
         for (term, event) in [("term=60000", "script.shutdown.start"), ("term=4000", "cleanup.start")] {
             let mut embedder = ready(host, term);

@@ -21,7 +21,7 @@ fn count(mailbox: &SqliteMailbox) -> [u64; 4] {
 }
 
 #[test]
-fn q10_a_jump_of_the_wall_clock_moves_no_lease_no_delay_and_no_end() {
+fn q10_a_jump_of_the_wall_clock_changes_no_lease_delay_or_time_to_live() {
     type Jump = fn(&SettableClock);
     let jumps: [Jump; 2] = [|clock| clock.set_wall_forward(HOUR), |clock| clock.set_wall_back(HOUR)];
     for jump in jumps {
@@ -83,7 +83,7 @@ fn another_boot_ends_all_leases_and_moves_delays_by_the_wall_clock() {
 }
 
 #[test]
-fn a_wall_clock_that_lost_its_years_makes_no_delay_longer_than_it_can_be() {
+fn a_wall_clock_set_back_by_years_extends_no_delay_beyond_its_length() {
     let (dir, clock) = (dir(), Arc::new(SettableClock::new()));
     let path = dir.path().join("mail");
     let mailbox = open(&path, &clock);

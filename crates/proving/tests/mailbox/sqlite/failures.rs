@@ -36,7 +36,7 @@ fn with_one_message(dir: &TempDir) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_text_is_not_a_mailbox_and_is_left_as_it_is() {
+fn a_text_file_is_rejected_and_left_unchanged() {
     let dir = dir();
     let path = dir.path().join("text");
     fs::write(&path, "to whom it may concern ".repeat(100)).expect("a file");
@@ -68,7 +68,7 @@ fn a_newer_format_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_named() {
+fn a_missing_directory_is_named_in_the_error() {
     assert!(refusal(Path::new("/nowhere/at/all/mail")).contains("directory must exist"));
 }
 
@@ -180,7 +180,7 @@ fn a_process_that_is_stopped_inside_a_transaction_is_named_and_nothing_is_lost_w
 }
 
 #[test]
-fn a_file_that_is_removed_while_it_is_open_is_an_error_and_not_a_loss() {
+fn removing_the_open_file_is_an_error_and_loses_no_message() {
     let dir = dir();
     let path = with_one_message(&dir);
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
@@ -221,7 +221,7 @@ impl CountedSync {
 }
 
 #[test]
-fn a_lease_follows_onto_the_disk_by_itself_and_a_failure_of_that_is_no_error_of_the_receive() {
+fn a_lease_is_synced_later_and_a_failed_sync_does_not_fail_the_receive() {
     let dir = dir();
     let sync = Arc::new(CountedSync::default());
     let options = SqliteOptions::new().log_sync(Arc::clone(&sync) as _);

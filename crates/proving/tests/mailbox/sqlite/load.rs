@@ -48,7 +48,7 @@ fn fill(path: &std::path::Path, messages: usize) {
 }
 
 #[test]
-fn with_a_million_messages_nothing_is_searched_for() {
+fn with_a_million_messages_no_operation_scans_the_table() {
     let dir = dir();
     let path = dir.path().join("mail");
     let cycle = |mailbox: &SqliteMailbox| {

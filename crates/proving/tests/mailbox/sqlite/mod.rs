@@ -134,6 +134,6 @@ impl Fixture for SqliteFixture {
 }
 
 #[test]
-fn sqlite_does_what_the_model_does() {
+fn the_sqlite_mailbox_matches_the_model() {
     model::run(&SqliteFixture::frozen(), rounds(1000, 50) as u32);
 }

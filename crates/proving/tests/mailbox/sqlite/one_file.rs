@@ -71,7 +71,7 @@ fn a_copy_of_the_file_has_everything_when_the_service_is_idle() {
 /// SQLite restarts the log when no process reads it. If all processes competed for its lock at once, that would never
 /// happen.
 #[test]
-fn the_log_stays_short_while_many_processes_write() {
+fn the_log_stays_bounded_while_many_processes_write() {
     let dir = dir();
     let path = dir.path().join("mail");
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
@@ -110,7 +110,7 @@ fn a_lost_log_is_an_error_that_names_it_and_the_way_out() {
 }
 
 #[test]
-fn a_file_without_its_log_is_opened_if_its_owner_says_so() {
+fn a_file_without_its_log_is_opened_on_explicit_request() {
     let dir = dir();
     let alone = copy(&dir, &left_by_a_killed_process(&dir));
     let mailbox = SqliteOptions::new().accept_lost_log().open(&alone).expect("what is left");
@@ -120,7 +120,7 @@ fn a_file_without_its_log_is_opened_if_its_owner_says_so() {
 }
 
 #[test]
-fn a_file_that_is_used_again_after_a_rest_says_again_that_it_needs_its_log() {
+fn a_file_that_is_used_again_after_idling_is_marked_as_needing_its_log() {
     let dir = dir();
     let path = dir.path().join("mail");
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");

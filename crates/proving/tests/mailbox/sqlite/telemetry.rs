@@ -21,7 +21,7 @@ fn next(events: &mut Subscription, mailbox: &str) -> Event {
 }
 
 #[test]
-fn what_is_committed_is_told() {
+fn committed_changes_are_reported_as_events() {
     let dir = dir();
     let policy = DeadLetterPolicy::new().max_deliveries(1);
     let mailbox =

@@ -67,7 +67,7 @@ fn a_receiver_in_the_same_process_is_woken_at_once() {
 }
 
 #[test]
-fn a_receiver_and_its_message_can_come_in_one_transaction() {
+fn a_receive_can_get_a_message_sent_in_the_same_transaction() {
     let dir = dir();
     let mailbox = SqliteMailbox::open(dir.path().join("mail")).expect("a mailbox");
     let received = block_on(async {
@@ -83,7 +83,7 @@ fn a_receiver_and_its_message_can_come_in_one_transaction() {
 }
 
 #[test]
-fn a_sender_that_dies_between_commit_and_bell_is_noticed_by_the_next_look() {
+fn a_commit_whose_notification_was_never_sent_is_found_by_polling() {
     let dir = dir();
     let path = dir.path().join("mail");
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
@@ -104,7 +104,7 @@ fn a_sender_that_dies_between_commit_and_bell_is_noticed_by_the_next_look() {
 }
 
 #[test]
-fn an_idle_receiver_uses_no_processor_time_to_speak_of() {
+fn an_idle_receiver_uses_almost_no_cpu_time() {
     let dir = dir();
     let mailbox = SqliteMailbox::open(dir.path().join("mail")).expect("a mailbox");
     let used = || {
@@ -121,7 +121,7 @@ fn an_idle_receiver_uses_no_processor_time_to_speak_of() {
 }
 
 #[test]
-fn a_removed_bell_is_created_again() {
+fn a_removed_notification_file_is_created_again() {
     let dir = dir();
     let path = dir.path().join("mail");
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");

@@ -74,7 +74,7 @@ mod javascript {
     snakepit::first_conformance_tests!(JavaScript);
 
     #[test]
-    fn what_its_numbers_cannot_do_is_refused_or_said() {
+    fn number_checks_are_skipped_with_the_reason_for_javascript() {
         for (check, said) in [
             (
                 "integers_keep_their_size",

@@ -117,7 +117,7 @@ async fn a_cancelled_call_sees_the_flag_and_its_worker_serves_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_looks_at_nothing_is_interrupted_and_holds_its_place_until_then() {
+async fn a_call_that_ignores_cancels_is_interrupted_and_keeps_its_place_until_then() {
     let grace =
         CancelGrace { ask: Duration::from_millis(50), raise: support::SOON, ..CancelGrace::default() };
     let pit = Pit::start(pool().cancel_grace(grace)).await;
@@ -187,7 +187,7 @@ fn args_map(entries: &[(&str, i64)]) -> std::collections::BTreeMap<String, i64> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_hears_all_that_was_said_before_the_answer() {
+async fn all_progress_arrives_before_the_answer() {
     let pit = Pit::start(pool()).await;
     for _ in 0..20 {
         let heard = Arc::new(Mutex::new(Vec::new()));
@@ -202,7 +202,7 @@ async fn a_caller_hears_all_that_was_said_before_the_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn session_metadata_and_trace_travel_along() {
+async fn session_metadata_and_trace_reach_the_worker() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let pit = Pit::start(pool()).await;
     let (session, metadata, parent): (
@@ -251,7 +251,7 @@ async fn the_socket_is_private_while_it_serves_and_gone_afterwards_and_so_is_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_tcp_and_in_a_namespace_of_its_own_it_serves_as_well() {
+async fn a_worker_serves_over_tcp_and_in_a_pid_namespace() {
     let pit = Pit::start(snakepit::grpc(worker().tcp()).workers(1)).await;
     let echoed: i64 = pit.call("echo", args! { value: 1 }).await.expect("an echo");
     assert_eq!(echoed, 1);
@@ -284,7 +284,7 @@ async fn a_file_says_whether_it_is_over_tcp_or_over_a_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_is_what_the_hook_says() {
+async fn health_checks_return_the_answer_of_the_hook() {
     let ill = tempfile::tempdir().expect("a directory");
     let ill = ill.path().join("ill");
     let pit = Pit::start(snakepit::grpc(worker().env("ILL", &ill)).workers(1)).await;

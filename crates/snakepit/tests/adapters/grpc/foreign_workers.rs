@@ -67,7 +67,7 @@ fn stranger() -> GrpcWorker {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_of_a_stranger_is_called_in_json() {
+async fn a_third_party_worker_is_called_in_json() {
     for worker in [stranger(), stranger().tcp()] {
         let pit = Pit::start(snakepit::grpc(worker).workers(1)).await;
         let greeting: String = pit.call("greet", args! { name: "Ada" }).await.expect("a greeting");
@@ -124,7 +124,7 @@ fn plain(how: &str) -> PoolOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_that_hangs_in_a_call_that_timed_out_is_replaced() {
+async fn a_third_party_worker_that_hangs_after_a_timeout_is_replaced() {
     let short = Duration::from_millis(200);
     let grace = CancelGrace { ask: short, raise: short, terminate: short };
     let pit = Pit::start(plain("one").cancel_grace(grace)).await;
@@ -138,7 +138,7 @@ async fn a_stranger_that_hangs_in_a_call_that_timed_out_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_that_hangs_is_found_stuck_and_replaced_if_policy_says_so() {
+async fn a_third_party_worker_that_hangs_is_replaced_if_the_policy_says_so() {
     let stuck = Stuck::default().after(Duration::from_secs(1)).then(WhenStuck::Replace);
     let pit = Pit::start(plain("one").stuck(stuck)).await;
     let path = pit.file("begun");
@@ -150,7 +150,7 @@ async fn a_stranger_that_hangs_is_found_stuck_and_replaced_if_policy_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deadline_and_cancel_are_those_of_grpc() {
+async fn deadlines_and_cancels_use_the_mechanisms_of_grpc() {
     let patient = CancelGrace { ask: SOON, ..CancelGrace::default() };
     let pit = Pit::start(plain("well").cancel_grace(patient)).await;
     let worker = pit.pools()[0].workers()[0].id.clone();
@@ -240,7 +240,7 @@ async fn a_worker_that_no_longer_serves_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_version_that_does_not_fit_is_told() {
+async fn an_unsupported_protocol_version_is_reported() {
     for (how, said) in [
         ("newer", "it speaks protocol 2, and this engine speaks 1"),
         ("refuses", "it does not answer Hello: FailedPrecondition: I do not serve protocol 1"),

@@ -11,7 +11,7 @@ fn pool() -> PoolOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_forks_while_others_are_served_and_the_child_says_nothing_in_its_name() {
+async fn a_forked_child_of_a_command_sends_nothing_in_its_name() {
     let pit = Pit::start(pool()).await;
     for round in 0..rounds(40) {
         let fork = async {

@@ -57,7 +57,7 @@ async fn one_call(logging: Logging) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_libraries_behind_grpc_are_heard_up_to_their_level() {
+async fn logs_of_the_grpc_libraries_are_filtered_by_their_level() {
     let ear = Ear::default();
     tracing::subscriber::set_global_default(ear.clone()).expect("the only one");
     one_call(Logging::default()).await;

@@ -52,7 +52,7 @@ async fn values_go_there_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_unix_socket_serves_as_well_and_the_other_tiers_do() {
+async fn a_worker_serves_on_a_unix_socket_in_every_tier() {
     for containment in support::possible([Containment::Auto, Containment::Namespace, Containment::Group]) {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("s").to_string_lossy().into_owned();
@@ -68,7 +68,7 @@ async fn a_unix_socket_serves_as_well_and_the_other_tiers_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_says_what_the_caller_said() {
+async fn a_request_carries_the_options_of_the_caller() {
     let worker = HttpWorker::new(program(&["port"])).prefix("api/v1").method(HttpMethod::Put);
     let pit = Pit::start(snakepit::http(worker).workers(1)).await;
     let call = pit
@@ -95,7 +95,7 @@ async fn a_request_says_what_the_caller_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let pit = Pit::start(server()).await;
     let first: i64 = pit.call("connection", args! {}).await.expect("a connection");
     for _ in 0..20 {
@@ -157,7 +157,7 @@ async fn streams_are_events_or_lines() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_holds_up_its_stream_and_no_other_call() {
+async fn a_slow_reader_delays_only_its_own_stream() {
     let pit = Pit::start(server().concurrency(2)).await;
     let path = pit.file("events");
     let args = args! { n: 3000, size: 20_000, path: &path };
@@ -213,7 +213,7 @@ async fn until_deaf(pit: &Pit, port: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_cannot_reach_one_that_no_longer_listens_go_to_others() {
+async fn calls_that_cannot_reach_their_worker_go_to_other_workers() {
     const CALLS: usize = 8;
     let pit = Pit::start(server().concurrency(CALLS)).await;
     let pool = pit.pools()[0].clone();
@@ -238,7 +238,7 @@ async fn calls_that_cannot_reach_one_that_no_longer_listens_go_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_no_worker_can_be_reached_for_was_not_begun() {
+async fn a_call_that_reaches_no_worker_counts_as_not_started() {
     // The workers after it cannot start, so no worker is there to take the call.
     let home = tempfile::tempdir().expect("a directory");
     let once = home.path().join("once");
@@ -257,7 +257,7 @@ async fn a_call_that_no_worker_can_be_reached_for_was_not_begun() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_socket_where_others_wait_is_waited_for() {
+async fn a_connect_to_a_busy_socket_is_retried() {
     // The server takes one connection at a time, and lets hardly any wait.
     let script = r#"
 import json, os, socket, sys
@@ -291,7 +291,7 @@ while True:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_calls_at_a_time_have_their_own_answers() {
+async fn concurrent_calls_get_their_own_answers() {
     let pit = Pit::start(server().concurrency(8)).await;
     let calls = (0..200).map(|n| pit.call::<Vec<i64>>("echo", args![n]).into_future());
     let answers = soon("the calls", futures_util::future::join_all(calls)).await;
@@ -331,7 +331,7 @@ async fn items(pit: &Pit, args: Args) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_are_read_as_the_standard_has_them() {
+async fn server_sent_events_are_read_as_the_standard_defines_them() {
     let pit = Pit::start(server()).await;
     let text = ": a comment\r\n\r\nretry: 10\nid: 7\ndata: [1,\ndata: 2]\n\ndata:3\r\n\r\ndata\n\nevent: ping\ndata:\n\ndata: \"ü\"\r\rdata: 5\n\ndata: never";
     let whole = items(&pit, raw(EVENTS, &[&format!("\u{feff}{text}")])).await;
@@ -397,7 +397,7 @@ async fn extra_bytes_around_an_answer_disturb_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_for_a_call_that_wants_a_value_is_told_at_once() {
+async fn a_streamed_answer_to_a_plain_call_fails_at_once() {
     let pit = Pit::start(server()).await;
     let args = args! { pieces: vec![EVENTS, "data: 1\n\n"], hold: true };
     let error = failure(&pit, "raw", args).await;

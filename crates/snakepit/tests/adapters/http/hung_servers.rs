@@ -59,7 +59,7 @@ async fn a_server_that_hangs_in_a_stream_that_nobody_reads_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_hangs_is_found_stuck_and_replaced_if_policy_says_so() {
+async fn a_server_that_hangs_is_replaced_if_the_policy_says_so() {
     let stuck = Stuck::default().after(Duration::from_secs(1)).then(WhenStuck::Replace);
     let pit = Pit::start(server().stuck(stuck)).await;
     let mut events = pit.pools()[0].events();
@@ -87,7 +87,7 @@ async fn the_health_of_a_pool_names_a_server_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_only_takes_long_is_left_alone() {
+async fn a_slow_server_is_left_alone() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/http_server.py");
     let pool = snakepit::http(["python3", file, "port"]).name("server").workers(1);
     let pool =

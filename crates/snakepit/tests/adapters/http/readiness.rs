@@ -39,7 +39,7 @@ async fn look(pit: &Pit) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_prints_no_ready_line_is_told_with_its_last_lines_and_the_ways_out() {
+async fn a_program_without_a_ready_line_is_reported_with_its_last_lines_and_the_ways_out() {
     let plain = pool(application(&["--port", "0"])).worker_start_timeout(Duration::from_secs(4));
     let error = refused(plain).await;
     let EngineError::Start { source: StartError::Timeout { awaited: Some(_), .. }, .. } = &error else {
@@ -96,7 +96,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), http.server.SimpleHTTP
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_probe_is_asked_until_it_is_answered_with_success() {
+async fn a_readiness_probe_is_repeated_until_it_succeeds() {
     let home = tempfile::tempdir().expect("a directory");
     let log = home.path().join("log").to_string_lossy().into_owned();
     for (words, expected) in [(["--uds", "{socket}"], 4), (["--port", "{port}"], 8)] {
@@ -137,7 +137,7 @@ async fn a_server_that_exits_before_it_is_ready_fails_the_start_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_somebody_else_holds_is_refused_and_gets_nothing() {
+async fn a_port_held_by_another_process_is_rejected_and_receives_nothing() {
     let thief = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = thief.local_addr().expect("an address").port();
     for readiness in [Readiness::Port, Readiness::probe("/healthz")] {
@@ -158,7 +158,7 @@ async fn a_port_that_somebody_else_holds_is_refused_and_gets_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_may_have_a_port_that_was_chosen_for_it() {
+async fn a_worker_may_have_a_fixed_port() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = free.local_addr().expect("an address").port();
     drop(free);

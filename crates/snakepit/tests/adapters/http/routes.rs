@@ -72,7 +72,7 @@ async fn a_get_has_its_arguments_in_path_and_query() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_without_a_route_is_what_it_was() {
+async fn a_command_without_a_route_is_posted_to_its_name() {
     let pit = start(application(&[]).route("other", Route::get("/items"))).await;
     let said = told(&pit, "add", args! { a: 1, b: vec![2] }).await;
     assert_eq!((said["method"].as_str(), said["path"].as_str()), (Some("POST"), Some("/add")));
@@ -157,7 +157,7 @@ async fn bodies_are_bytes_forms_json_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callers_mistake_costs_its_call_and_nothing_is_sent() {
+async fn invalid_path_arguments_fail_the_call_before_anything_is_sent() {
     let home = tempfile::tempdir().expect("a directory");
     let log = home.path().join("log").to_string_lossy().into_owned();
     let routes = application(&["--log", &log])
@@ -199,7 +199,7 @@ async fn a_callers_mistake_costs_its_call_and_nothing_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_route_that_cannot_be_is_told_when_the_pool_starts() {
+async fn an_invalid_route_fails_the_start_of_the_pool() {
     for (route, said) in [
         (Route::get("items"), "must begin with `/`"),
         (Route::get("/items?x=1"), "query parameters are named in `query`"),
@@ -245,7 +245,7 @@ async fn answers_are_values_texts_or_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bomb_is_not_unpacked_and_what_is_no_gzip_is_told() {
+async fn a_gzip_bomb_is_not_unpacked_and_other_encodings_are_rejected() {
     let app = ["bomb", "brotli", "gzip_error"]
         .iter()
         .fold(application(&[]), |app, name| app.route(*name, Route::get(format!("/{name}"))))
@@ -304,7 +304,7 @@ async fn events_that_are_not_json_are_texts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_and_texts_come_in_pieces_to_who_asks_for_a_stream() {
+async fn bytes_and_texts_are_streamed_in_pieces_on_request() {
     let app =
         application(&[]).route("download", Route::get("/download")).route("words", Route::get("/words"));
     let pit = start(app).await;

@@ -31,7 +31,7 @@ fn taken(thief: &TcpListener) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_another_process_holds_gets_nothing() {
+async fn a_port_that_another_process_holds_receives_nothing() {
     let thief = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = thief.local_addr().expect("an address").port();
     let home = tempfile::tempdir().expect("a directory");
@@ -45,7 +45,7 @@ async fn a_port_that_another_process_holds_gets_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_other_address_family_of_the_port_gets_nothing() {
+async fn a_listener_on_the_other_address_family_receives_nothing() {
     let pit = Pit::start(server(&["port"])).await;
     let port: u16 = soon("the call", pit.call("port", args! {})).await.expect("a port");
     let Ok(thief) = TcpListener::bind((Ipv6Addr::LOCALHOST, port)) else {
@@ -105,7 +105,7 @@ async fn a_command_never_leaves_its_prefix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_error_costs_little() {
+async fn a_long_error_is_shortened() {
     let pit = Pit::start(server(&["port"])).await;
     let error =
         soon("the call", pit.call::<Value>("long_error", args! { size: 64 << 20 })).await.expect_err("500");

@@ -33,14 +33,14 @@ async fn outcome(mode: &str, pool: PoolOptions) -> Result<String, CallError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_costs_little_whatever_is_in_it() {
+async fn decoding_a_log_is_cheap_whatever_it_contains() {
     for mode in ["log_of_nils", "log_of_integers", "log_of_a_long_text"] {
         assert_eq!(outcome(mode, raw(mode)).await.expect("an answer"), "\"ok\"", "{mode}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_is_cut_says_so() {
+async fn a_shortened_log_says_so() {
     let pit = Pit::start(raw("log_of_nils")).await;
     let pool = pit.pools()[0].clone();
     let worker = pool.workers()[0].id.clone();
@@ -52,7 +52,7 @@ async fn a_log_that_is_cut_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_costs_little() {
+async fn decoding_progress_is_cheap() {
     let mode = "progress_of_a_long_text";
     assert_eq!(outcome(mode, raw(mode)).await.expect("an answer"), "\"ok\"");
 }
@@ -79,14 +79,14 @@ async fn a_fault_has_a_limit_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_is_bounded_by_what_it_takes_in_memory() {
+async fn a_result_is_limited_by_its_size_in_memory() {
     let mode = "result_of_nils";
     let error = outcome(mode, raw(mode).max_frame(32 << 20)).await.expect_err("too much");
     assert!(chain(&error).contains("four times max_frame"), "{}", chain(&error));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_named_often_does_not_multiply() {
+async fn repeated_references_to_one_body_are_rejected() {
     for mode in ["result_of_a_body", "result_of_a_short_body"] {
         let error = outcome(mode, raw(mode)).await.expect_err("named too often");
         assert!(chain(&error).contains("more than twice the bytes"), "{}", chain(&error));
@@ -94,7 +94,7 @@ async fn a_body_that_is_named_often_does_not_multiply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_costs_little_whatever_is_in_it() {
+async fn decoding_an_error_is_cheap_whatever_it_contains() {
     let error = outcome("error_of_notes", raw("error_of_notes")).await.expect_err("an error");
     assert!(error.to_string().contains("too much memory"), "{error}");
 }

@@ -48,14 +48,14 @@ async fn an_unknown_header_value_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn frames_that_belong_to_nothing_are_faults() {
+async fn frames_that_belong_to_no_call_are_faults() {
     assert!(fault("error_of_nobody").await.contains("belongs to no call"));
     assert!(fault("unreadable_tool_call").await.contains("HostCall"));
     assert!(fault("ready_twice_later").await.contains("twice"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_the_caller_did_not_ask_for_costs_that_call_alone() {
+async fn an_unrequested_stream_fails_only_its_call() {
     let pit = Pit::start(raw("uninvited_items")).await;
     let before = support::pids(&pit.pools()[0]);
     for _ in 0..5 {
@@ -101,7 +101,7 @@ async fn items_beyond_the_credit_are_a_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_a_frame_and_a_death_fail_the_call_with_the_status() {
+async fn a_worker_that_dies_within_a_frame_fails_the_call_with_its_exit_status() {
     let pit = Pit::start(raw("half_then_ends")).await;
     let error = soon("the call", pit.call::<Value>("any", args! {})).await.expect_err("a death");
     let exit = error.autopsy().and_then(|autopsy| autopsy.exit).map(|exit| exit.status);
@@ -110,7 +110,7 @@ async fn half_a_frame_and_a_death_fail_the_call_with_the_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_a_frame_and_silence_end_with_the_callers_time() {
+async fn a_worker_that_stalls_within_a_frame_fails_the_call_at_its_deadline() {
     let pit = Pit::start(raw("half_then_waits").cancel_grace(SHORT)).await;
     let call = pit.call::<Value>("any", args! {}).timeout(Duration::from_millis(200));
     let error = soon("the call", call).await.expect_err("no answer");
@@ -161,7 +161,7 @@ async fn a_worker_that_closes_its_socket_and_lives_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_says_bye_unasked_is_replaced() {
+async fn a_worker_that_sends_bye_unasked_is_replaced() {
     let pit = Pit::start(raw("says_bye_early").queue_timeout(Duration::from_secs(2))).await;
     let error = soon("the call", pit.call::<Value>("any", args! {})).await.expect_err("no worker");
     println!("{error}");
@@ -169,7 +169,7 @@ async fn a_worker_that_says_bye_unasked_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_reads_nothing_holds_up_only_its_own_call() {
+async fn a_worker_that_reads_nothing_delays_only_its_own_call() {
     let pit = Pit::start(raw("deaf").cancel_grace(SHORT)).await;
     // More than the socket takes.
     let big = snakepit::value::Blob::from(vec![7u8; 32 << 20]);
@@ -182,7 +182,7 @@ async fn a_worker_that_reads_nothing_holds_up_only_its_own_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_kills_every_worker_unseen_is_given_up() {
+async fn a_call_that_kills_every_worker_is_given_up() {
     let pit = Pit::start(raw("poison").workers(2)).await;
     let error = soon("the call", pit.call::<Value>("any", args! {})).await.expect_err("a death");
     assert!(error.autopsy().is_some(), "{error}");

@@ -62,7 +62,7 @@ async fn a_slow_reader_of_large_items_slows_the_generator_and_memory_stays_flat(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_bytes_ahead_are_what_the_caller_says() {
+async fn the_caller_sets_how_many_bytes_are_sent_ahead() {
     const SIZE: usize = 100_000;
     for pool in kinds() {
         let pit = Pit::start(pool).await;
@@ -126,7 +126,7 @@ fn endless(pool: PoolOptions, size: usize, made: &Arc<AtomicUsize>) -> snakepit:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_makes_large_items_as_they_are_read() {
+async fn a_tool_produces_large_items_only_as_they_are_read() {
     for (file, concurrency) in [("tools.py", 1), ("tools.py", 3), ("asynchronous.py", 3)] {
         let made = Arc::new(AtomicUsize::new(0));
         let read = AtomicUsize::new(0);
@@ -152,7 +152,7 @@ async fn a_tool_makes_large_items_as_they_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_of_a_tool_that_cannot_be_sent_is_its_last() {
+async fn an_item_that_cannot_be_sent_ends_the_stream_of_a_tool() {
     let made = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&made);
     let pool = worker("tools.py").workers(1).max_frame(MIB);

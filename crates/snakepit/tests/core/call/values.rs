@@ -15,7 +15,7 @@ fn big(text: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_value_comes_back_as_it_went() {
+async fn every_kind_of_value_round_trips() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let two_to_200 = "1606938044258990275541962092341162602522202993782792835301376";
     let values = [
@@ -108,7 +108,7 @@ async fn keys_need_not_be_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nesting_has_a_limit_on_both_sides_that_is_told() {
+async fn too_deep_nesting_is_rejected_on_both_sides_with_the_limit() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let nested = |levels: usize| (0..levels).fold(Value::from(1), |inner, _| vec![inner].into());
     // The arguments are a level themselves.

@@ -88,7 +88,7 @@ async fn the_circuit_of_a_pool_opens_half_opens_and_closes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_bad_command_does_not_close_the_pool_to_others() {
+async fn one_failing_command_does_not_block_other_commands() {
     let pit = Pit::start(pool(breaker().failures(2))).await;
     let pool = pit.pools()[0].clone();
     for _ in 0..20 {
@@ -105,7 +105,7 @@ async fn one_bad_command_does_not_close_the_pool_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exceptions_count_only_if_they_are_asked_to() {
+async fn exceptions_count_as_failures_only_if_configured() {
     for (breaker, expected) in [
         (breaker().failures(2), CircuitPhase::Closed),
         (breaker().failures(2).count_errors(), CircuitPhase::Open),

@@ -59,7 +59,7 @@ async fn a_call_that_keeps_killing_workers_is_refused_and_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn crashes_and_exits_are_the_calls_own_doing() {
+async fn crashes_and_exits_are_blamed_on_the_call() {
     let pit = Pit::start(pool("hostile.py").workers(1)).await;
     for how in ["os._exit", "abort"] {
         for _ in 0..3 {
@@ -75,7 +75,7 @@ async fn crashes_and_exits_are_the_calls_own_doing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_workers_are_killed_by_somebody_else_has_twice_as_many_lives() {
+async fn deaths_by_external_kills_count_half_towards_the_quarantine() {
     let pit = Pit::start(pool("hostile.py").workers(1)).await;
     let pool = pit.pools()[0].clone();
     let path = pit.file("started");
@@ -111,7 +111,7 @@ async fn an_answer_clears_a_suspect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_need_not_be_there_to_learn_of_a_killer() {
+async fn a_call_is_suspected_even_if_its_caller_has_gone() {
     let pit = Pit::start(pool("hostile.py").workers(1)).await;
     let pool = pit.pools()[0].clone();
     let path = pit.file("started");
@@ -127,7 +127,7 @@ async fn a_caller_need_not_be_there_to_learn_of_a_killer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_was_told_to_end_died_of_nothing() {
+async fn a_worker_that_the_pool_ended_makes_no_call_a_suspect() {
     let short = Duration::from_millis(20);
     let grace = CancelGrace { ask: short, raise: short, terminate: short };
     let pit = Pit::start(pool("hostile.py").workers(1).cancel_grace(grace)).await;
@@ -144,7 +144,7 @@ async fn a_worker_that_was_told_to_end_died_of_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_were_sent_ahead_and_did_not_run_are_no_suspects() {
+async fn calls_sent_ahead_that_never_ran_are_not_suspects() {
     let pit = Pit::start(pool("hostile.py").workers(1)).await;
     let pool = pit.pools()[0].clone();
     let path = pit.file("marks");
@@ -215,7 +215,7 @@ async fn beside(pit: &Pit, path: &str) -> tokio::task::JoinHandle<Result<String,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bystander_is_tried_alone_and_not_refused() {
+async fn a_call_beside_a_killer_is_tried_alone_and_not_quarantined() {
     let pit = Pit::start(pool("threads.py").workers(1).concurrency(4)).await;
     let (pool, path) = (pit.pools()[0].clone(), pit.file("begun"));
     let mut answered = 0;
@@ -234,7 +234,7 @@ async fn a_bystander_is_tried_alone_and_not_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killer_among_others_is_tried_alone_and_then_refused() {
+async fn a_killer_among_other_calls_is_tried_alone_and_then_quarantined() {
     let pit = Pit::start(pool("threads.py").workers(1).concurrency(4)).await;
     let path = pit.file("begun");
     let mut deaths = 0;

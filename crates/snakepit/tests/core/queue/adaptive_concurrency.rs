@@ -24,7 +24,7 @@ fn load(pit: &Snakepit, callers: usize, command: &'static str) -> JoinSet<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_waits_is_given_many_calls_and_one_that_computes_few() {
+async fn a_waiting_worker_gets_many_calls_and_a_computing_one_few() {
     let pit = Pit::start(worker("threads.py").workers(1).adaptive_concurrency(1..=16)).await;
     let pool = pit.pools()[0].clone();
     let at_a_time = || pool.workers()[0].concurrency;

@@ -159,7 +159,7 @@ async fn a_call_quarantined_while_its_batch_runs_is_not_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_of_which_a_worker_died_is_made_again_without_those_that_wait() {
+async fn a_call_that_lost_its_worker_is_retried_without_waiting_batch_members() {
     let scene = Scene::start(worker("batches.py"), 1).await;
     let fatal = tokio::spawn(scene.call(-2).idempotent().into_future());
     until("it is under way", || lines(&scene.path) == ["-2"]).await;

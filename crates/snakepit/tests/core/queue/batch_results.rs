@@ -110,13 +110,13 @@ async fn a_death_after_some_results_fails_what_was_started_and_the_rest_goes_on(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_death_between_two_calls_that_travel_together_fails_none() {
+async fn a_death_between_two_calls_of_a_batch_fails_neither() {
     let outcomes = outcomes("dies_after_all_that_it_started", 3).await;
     assert_eq!(values(&outcomes), [Some(1); 3]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answered_call_does_not_run_again_whatever_the_slate_says() {
+async fn an_answered_call_is_never_run_again() {
     let outcomes = outcomes("dies_after_some_unsaid", 4).await;
     assert_eq!(values(&outcomes), [Some(1), None, None, None]);
     for outcome in &outcomes[1..] {

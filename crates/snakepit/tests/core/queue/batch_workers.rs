@@ -58,7 +58,7 @@ async fn a_map_gives_the_function_lists_of_at_most_a_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_whose_worker_dies_fails_only_the_input_to_blame() {
+async fn a_map_whose_worker_dies_fails_only_the_input_that_killed_it() {
     let pit = Pit::start(worker("batches.py").workers(2)).await;
     let map = pit.map::<i64, _>("mortal", 0..200).in_order().expect("a map");
     let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;

@@ -78,7 +78,7 @@ async fn calls_that_come_while_a_batch_is_under_way_travel_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lone_call_does_not_wait_for_its_window() {
+async fn a_single_call_does_not_wait_for_the_batch_window() {
     let held = Held::start(worker("batches.py").workers(1)).await;
     held.open();
     let began = Instant::now();
@@ -227,7 +227,7 @@ async fn a_batch_whose_worker_dies_fails_only_the_call_to_blame() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_is_dropped_or_too_late_ends_at_once_and_the_others_go_on() {
+async fn a_batch_member_that_is_dropped_or_late_ends_alone() {
     let mut held = Held::start(worker("batches.py").workers(2)).await;
     held.command = "hold_briefly";
     let pids = held.pit.pools()[0].workers().iter().map(|worker| worker.pid).collect::<Vec<_>>();

@@ -88,7 +88,7 @@ async fn a_call_that_waits_too_long_says_so_and_is_never_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_goes_away_leaves_no_trace() {
+async fn a_caller_that_goes_away_leaves_nothing_in_the_queue() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let first = occupy(&pit, 1.0).await;
     for number in 0..100 {
@@ -170,7 +170,7 @@ async fn a_stream_of_short_calls_starves_no_call_of_unknown_length() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_short_call_overtakes_one_that_does_not_fit_behind_the_running_one() {
+async fn a_short_call_is_not_sent_ahead_past_an_earlier_long_one() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     // Both appear to be short now.
     for _ in 0..100 {
@@ -190,7 +190,7 @@ async fn no_short_call_overtakes_one_that_does_not_fit_behind_the_running_one() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_may_have_all_the_time_in_the_world() {
+async fn the_largest_possible_timeouts_do_not_overflow() {
     let pool = worker("hostile.py").workers(1).queue_timeout(Duration::MAX).call_timeout(Duration::MAX);
     let pit = Pit::start(pool.session_ttl(Duration::MAX).stream_timeout(Duration::MAX)).await;
     let echoed: u32 = soon("the call", pit.call("echo", args! { value: 1 })).await.expect("a value");
@@ -205,7 +205,7 @@ async fn a_call_may_have_all_the_time_in_the_world() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_pool_is_named_with_those_that_there_are() {
+async fn an_unknown_pool_is_named_with_the_existing_ones() {
     let builder = snakepit::Snakepit::builder()
         .pool(worker("hostile.py").name("first").workers(1))
         .pool(worker("basic.py").name("second").workers(1));

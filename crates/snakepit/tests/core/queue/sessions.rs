@@ -91,7 +91,7 @@ async fn a_strict_session_that_must_not_wait_fails_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_answered_is_no_obstacle_for_the_next() {
+async fn an_answered_call_does_not_block_the_next_one_of_its_session() {
     let pit = Pit::start(pool().affinity(Affinity::StrictFailFast)).await;
     let first = who(&pit, "a").await;
     for _ in 0..rounds(5000) {
@@ -211,7 +211,7 @@ async fn the_end_of_a_session_is_told_to_its_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_nobody_visits_expires() {
+async fn an_unused_session_expires() {
     let pit = Pit::start(worker("sessions.py").workers(1).session_ttl(Duration::from_millis(500))).await;
     let path = pit.file("ends");
     let _: Value = soon("log", pit.call("log_ends", args! { path: path.as_str() })).await.expect("logged");
@@ -238,7 +238,7 @@ async fn a_session_does_not_expire_while_a_call_of_it_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_sessions_and_not_one_more() {
+async fn sessions_beyond_the_limit_are_rejected() {
     let all = rounds(10_000);
     let pit = Pit::start(pool().max_sessions(all).queue_limit(all).queue_timeout(support::SOON)).await;
     let calls = (0..all).map(|n| pit.call::<Who>("who", args! {}).session(format!("s-{n}")).into_future());
@@ -255,7 +255,7 @@ async fn ten_thousand_sessions_and_not_one_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_reaches_the_store_of_its_calls_session_alone() {
+async fn a_worker_reaches_only_the_store_of_its_calls_session() {
     let pit = Pit::start(pool()).await;
     let put = pit.call::<Value>("put", args! { key: "secret", value: 42 }).session("b");
     soon("put", put).await.expect("kept");
@@ -279,7 +279,7 @@ async fn a_worker_reaches_the_store_of_its_calls_session_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strict_session_that_loses_its_worker_says_so() {
+async fn a_strict_session_that_loses_its_worker_moves_and_is_reported() {
     let pit = Pit::start(pool().affinity(Affinity::StrictQueue)).await;
     let first = who(&pit, "a").await;
     let mut events = pit.pools()[0].events();
@@ -301,7 +301,7 @@ async fn a_strict_session_that_loses_its_worker_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strict_session_that_loses_its_worker_fails_if_that_is_asked_for() {
+async fn a_strict_session_that_loses_its_worker_fails_if_so_configured() {
     for affinity in [Affinity::StrictQueue, Affinity::StrictFailFast] {
         let pit = Pit::start(pool().affinity(affinity).lost_sessions(LostSessions::Fail)).await;
         let pool = pit.pools()[0].clone();

@@ -73,7 +73,7 @@ async fn an_async_command_answers_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_hears_how_far_its_call_is() {
+async fn a_caller_receives_the_progress_of_its_call() {
     let pit = Pit::start(worker("basic.py").workers(1)).await;
     let heard = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&heard);

@@ -28,7 +28,7 @@ fn pid(pit: &Pit) -> Option<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_the_call_can_see_that_nobody_wants_it() {
+async fn stage_1_of_a_cancel_sets_a_flag_that_the_call_can_see() {
     let patient = CancelGrace { ask: support::SOON, ..CancelGrace::default() };
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(patient)).await;
     let before = pid(&pit);
@@ -41,7 +41,7 @@ async fn first_the_call_can_see_that_nobody_wants_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn then_an_exception_is_raised_in_pure_python_and_in_a_sleep() {
+async fn stage_2_of_a_cancel_raises_an_exception_in_python_code_and_in_a_sleep() {
     let pit = Pit::start(short(worker("hostile.py").workers(1))).await;
     let before = pid(&pit);
     for command in ["busy", "sleepy"] {
@@ -55,7 +55,7 @@ async fn then_an_exception_is_raised_in_pure_python_and_in_a_sleep() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn then_the_worker_gets_term() {
+async fn stage_3_of_a_cancel_sends_term_to_the_worker() {
     let pit = Pit::start(short(worker("hostile.py").workers(1))).await;
     let before = pid(&pit).expect("a worker");
     let path = pit.file("term");
@@ -67,7 +67,7 @@ async fn then_the_worker_gets_term() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_last_it_is_killed() {
+async fn stage_4_of_a_cancel_kills_the_worker() {
     let pit = Pit::start(short(worker("hostile.py").workers(1))).await;
     let before = pid(&pit).expect("a worker");
     let path = pit.file("stubborn");
@@ -93,7 +93,7 @@ async fn a_worker_without_the_sdk_that_ignores_cancel_is_killed_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_neighbours_of_a_stubborn_call_finish() {
+async fn calls_beside_one_that_ignores_its_cancel_finish() {
     let pit = Pit::start(short(worker("threads.py").workers(1).concurrency(3))).await;
     let before = pid(&pit).expect("a worker");
     let neighbour = || tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 1.5 }).into_future());
@@ -109,7 +109,7 @@ async fn the_neighbours_of_a_stubborn_call_finish() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_stubborn_calls_of_one_worker_do_not_wait_for_each_other() {
+async fn two_calls_of_one_worker_that_ignore_their_cancels_do_not_wait_for_each_other() {
     let pit = Pit::start(short(worker("threads.py").workers(1).concurrency(2))).await;
     let before = pid(&pit).expect("a worker");
     begin_and_leave(&pit, "stubborn", &pit.file("first")).await;
@@ -120,7 +120,7 @@ async fn two_stubborn_calls_of_one_worker_do_not_wait_for_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_behind_a_stubborn_one_go_to_the_next_worker() {
+async fn calls_behind_one_that_ignores_its_cancel_go_to_the_next_worker() {
     let pit = Pit::start(short(worker("hostile.py").workers(1))).await;
     // Known to be short, so they are sent ahead of their turn.
     for _ in 0..50 {
@@ -142,7 +142,7 @@ async fn calls_behind_a_stubborn_one_go_to_the_next_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn threads_and_tasks_are_interrupted_too() {
+async fn a_cancel_interrupts_threads_and_tasks() {
     let pit = Pit::start(short(worker("threads.py").workers(1).concurrency(4))).await;
     let before = pid(&pit);
     let path = pit.file("busy");

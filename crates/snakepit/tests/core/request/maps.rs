@@ -48,7 +48,7 @@ async fn each_input_has_its_own_result_or_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn inputs_that_cannot_be_sent_are_named_and_cost_the_others_nothing() {
+async fn an_input_that_cannot_be_sent_fails_alone_and_is_named() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let deep = (0..200).fold(Value::from(1), |inner, _| vec![inner].into());
     let inputs: Vec<Value> =
@@ -62,7 +62,7 @@ async fn inputs_that_cannot_be_sent_are_named_and_cost_the_others_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_is_not_what_was_expected_fails_alone() {
+async fn a_result_of_the_wrong_type_fails_only_its_input() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let inputs: Vec<Value> = (0..10).map(|n| if n == 5 { "five".into() } else { n.into() }).collect();
     let map = pit.map::<u32, _>("echo", inputs).chunk(10).in_order().expect("a map");
@@ -147,7 +147,7 @@ async fn a_crash_fails_the_input_that_was_at_work_and_the_default_chunk_goes_on(
 
 /// Answers that do not fit into their place are sent before the next input begins.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_takes_no_large_answer_along() {
+async fn a_crash_loses_no_large_answer_of_an_earlier_input() {
     for (file, concurrency) in [("hostile.py", 1), ("threads.py", 2)] {
         let pit = Pit::start(worker(file).workers(1).concurrency(concurrency)).await;
         for size in [10, 20_000, 100_000] {
@@ -199,7 +199,7 @@ async fn large_inputs_do_not_travel_in_one_frame() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_are_too_long_together_cost_no_input_its_own() {
+async fn answers_too_long_for_one_frame_all_arrive() {
     for (file, concurrency) in [("hostile.py", 1), ("threads.py", 3)] {
         let pit = Pit::start(worker(file).workers(1).concurrency(concurrency).max_frame(1 << 20)).await;
         let lengths: Vec<usize> = (0..40).map(|n| 300_000 + n).collect();

@@ -10,7 +10,7 @@ use snakepit::{CallError, Value, args};
 use crate::support::{self, Pit, at_once, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_of_all_fates_sum_up_to_the_calls_made() {
+async fn the_counted_outcomes_sum_up_to_the_calls_made() {
     let short = Duration::from_millis(50);
     let grace = CancelGrace { ask: short, raise: short, terminate: short };
     let pool = worker("hostile.py")

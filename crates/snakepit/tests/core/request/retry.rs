@@ -28,7 +28,7 @@ fn given_up(error: &CallError) -> (u32, Option<NoRetry>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idempotent_call_is_made_again_until_it_is_answered() {
+async fn an_idempotent_call_is_retried_until_it_is_answered() {
     let pit = Pit::start(pool()).await;
     let pool = pit.pools()[0].clone();
     let mut events = pool.events();
@@ -49,7 +49,7 @@ async fn an_idempotent_call_is_made_again_until_it_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_and_session_go_with_the_call_to_another_worker() {
+async fn a_retried_call_keeps_its_progress_and_session() {
     let pit = Pit::start(pool().workers(2).affinity(Affinity::StrictQueue)).await;
     let path = pit.file("runs");
     let call = pit.call::<u64>("dies", args! { path: path.as_str(), times: 1 });
@@ -60,7 +60,7 @@ async fn progress_and_session_go_with_the_call_to_another_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_not_idempotent_is_made_once() {
+async fn a_call_that_is_not_idempotent_is_not_retried() {
     let pit = Pit::start(pool()).await;
     let path = pit.file("runs");
     let call = pit.call::<u64>("dies", args! { path: path.as_str(), times: 1 });
@@ -72,7 +72,7 @@ async fn a_call_that_is_not_idempotent_is_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_of_a_worker_is_not_retried_even_if_it_is_an_error() {
+async fn an_error_that_the_worker_answered_is_not_retried() {
     let pit = Pit::start(pool()).await;
     let path = pit.file("runs");
     let call = pit.call::<Value>("raises", args! { path: path.as_str() }).idempotent();
@@ -83,7 +83,7 @@ async fn an_answer_of_a_worker_is_not_retried_even_if_it_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_end_and_the_error_says_so() {
+async fn the_error_after_the_last_attempt_says_how_often_the_call_was_made() {
     let pit = Pit::start(pool()).await;
     let path = pit.file("runs");
     let call = pit.call::<u64>("dies", args! { path: path.as_str(), times: 100 }).idempotent();
@@ -118,7 +118,7 @@ async fn one_deadline_holds_for_all_attempts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retries_never_become_the_load() {
+async fn retries_never_exceed_the_budget() {
     const CALLS: usize = 12;
     let stingy = quick().attempts(100).ratio(0.0).reserve(2);
     let pit = Pit::start(pool().workers(2).retry(stingy)).await;
@@ -142,7 +142,7 @@ async fn retries_never_become_the_load() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_is_made_again_before_its_first_item() {
+async fn a_stream_is_retried_before_its_first_item() {
     let pit = Pit::start(pool()).await;
     let path = pit.file("runs");
     let args = args! { path: path.as_str(), times: 2, items: 5000 };
@@ -155,7 +155,7 @@ async fn a_stream_is_made_again_before_its_first_item() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_is_not_made_again_after_its_first_item() {
+async fn a_stream_is_not_retried_after_its_first_item() {
     let pit = Pit::start(pool()).await;
     let path = pit.file("runs");
     let stream = pit.stream::<u32>("breaks_off", args! { path: path.as_str(), items: 3 });
@@ -179,7 +179,7 @@ async fn a_stream_is_not_made_again_after_its_first_item() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_inputs_of_an_idempotent_map_are_made_again() {
+async fn lost_inputs_of_an_idempotent_map_are_retried() {
     let pit = Pit::start(pool().workers(2)).await;
     let path = pit.file("runs");
     let of = path.clone();
@@ -195,7 +195,7 @@ async fn lost_inputs_of_an_idempotent_map_are_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poisonous_input_of_an_idempotent_map_fails_alone() {
+async fn an_input_that_kills_its_worker_fails_alone_in_an_idempotent_map() {
     let pit = Pit::start(pool().workers(2)).await;
     let path = pit.file("runs");
     let of = path.clone();
@@ -219,7 +219,7 @@ async fn a_poisonous_input_of_an_idempotent_map_fails_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_given_up_in_its_pause_leaves_nothing_behind() {
+async fn a_call_dropped_between_attempts_leaves_nothing_behind() {
     let hour = Duration::from_hours(1);
     let patient = Retry::default().first_pause(hour * 100).longest_pause(hour * 100);
     let pit = Pit::start(pool().retry(patient)).await;
@@ -239,7 +239,7 @@ async fn a_call_that_is_given_up_in_its_pause_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_stops_makes_nothing_again() {
+async fn a_stopping_pool_retries_nothing() {
     let pit = Pit::start(pool().retry(quick().attempts(u32::MAX).reserve(100_000))).await;
     let pool = pit.pools()[0].clone();
     let path = pit.file("runs");

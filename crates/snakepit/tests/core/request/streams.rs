@@ -114,7 +114,7 @@ async fn an_item_of_another_type_ends_the_stream_and_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_of_what_does_not_stream_is_one_item_and_the_other_way_round_an_error() {
+async fn a_stream_of_a_plain_command_has_one_item_and_a_plain_call_of_a_generator_fails() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let stream = pit.stream::<u32>("echo", args! { value: 7 }).open().expect("a stream");
     let items: Vec<_> = soon("the stream", stream.collect::<Vec<_>>()).await;
@@ -125,7 +125,7 @@ async fn a_stream_of_what_does_not_stream_is_one_item_and_the_other_way_round_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_calls_between_items_is_not_its_own_obstacle() {
+async fn a_stream_reader_may_make_calls_between_items() {
     let pit = Pit::start(worker("hostile.py").workers(2)).await;
     // Cut short several times. The engine must not take a stream for a short call because of that.
     for _ in 0..20 {
@@ -144,7 +144,7 @@ async fn a_reader_that_calls_between_items_is_not_its_own_obstacle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_nobody_reads_gives_its_worker_back_when_it_is_dropped() {
+async fn a_dropped_stream_frees_its_worker() {
     let grace = CancelGrace { ask: Duration::from_millis(100), ..CancelGrace::default() };
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(grace)).await;
     for _ in 0..20 {

@@ -36,7 +36,7 @@ async fn a_call_that_is_late_shows_where_it_sleeps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn code_that_holds_the_interpreter_is_found_out_too() {
+async fn a_timeout_shows_the_stack_of_code_that_holds_the_gil() {
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(SHORT)).await;
     let stack = stack_of(&pit, "holds_the_gil", args! { seconds: 5 }).await;
     assert!(stack.contains("in holds_the_gil"), "{stack}");
@@ -84,7 +84,7 @@ async fn queue_and_worker_share_one_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_worker_knows_what_is_left() {
+async fn the_worker_knows_the_remaining_time() {
     let pit = Pit::start(worker("deadline.py").workers(1)).await;
     let call = pit.call::<f64>("remaining", args! {}).timeout(Duration::from_secs(100));
     let left = soon("the call", call).await.expect("a number");
@@ -106,7 +106,7 @@ async fn a_stream_that_stalls_ends_with_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_time_at_all_is_an_error_and_no_call() {
+async fn a_timeout_of_zero_fails_before_the_call_is_started() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     for _ in 0..50 {
         let args = args! { path: pit.file("order"), key: "never" };

@@ -93,7 +93,7 @@ async fn end_load(over: &AtomicBool, callers: Vec<JoinHandle<(usize, usize)>>) -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_stopped_in_a_call_holds_up_nobody_else_and_finishes_when_it_goes_on() {
+async fn a_worker_stopped_in_a_call_delays_no_other_call_and_finishes_when_continued() {
     let pit = Pit::start(worker("hostile.py").workers(3)).await;
     let pool = pit.pools()[0].clone();
     for round in 0..3 {
@@ -119,7 +119,7 @@ async fn a_worker_stopped_in_a_call_holds_up_nobody_else_and_finishes_when_it_go
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_stopped_in_calls_are_no_obstacle_for_the_end() {
+async fn workers_stopped_in_calls_do_not_delay_the_shutdown() {
     let pit = Pit::start(worker("hostile.py").workers(2)).await;
     let pool = pit.pools()[0].clone();
     let path = pit.file("started");
@@ -182,7 +182,7 @@ impl Fragile {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_loop_at_import_after_ready_or_in_calls_is_paced_and_ends_with_its_cause() {
+async fn a_crash_loop_at_import_after_ready_or_in_calls_is_paced_and_ends_when_fixed() {
     for mood in ["import", "ready", "call"] {
         let fragile = Fragile::new();
         let pit = Pit::start(fragile.pool().workers(2)).await;
@@ -272,7 +272,7 @@ async fn a_reload_of_code_that_dies_right_after_it_got_ready_keeps_workers_that_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reloads_and_sizes_that_change_in_a_storm_come_to_their_end() {
+async fn reloads_and_resizes_during_a_storm_of_kills_complete() {
     let pit = Pit::start(worker("hostile.py").workers(4).restarts(tireless()).quarantine(None)).await;
     let pool = pit.pools()[0].clone();
     let over = Arc::new(AtomicBool::new(false));

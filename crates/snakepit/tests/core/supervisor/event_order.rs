@@ -147,7 +147,7 @@ fn whimsical(whims: &Arc<Whims>) -> PoolOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_adapter_that_panics_is_a_worker_that_fails_and_no_endless_loop() {
+async fn a_panic_of_an_adapter_at_the_start_counts_as_a_failed_worker() {
     let whims = Arc::new(Whims::default());
     let restarts = Restarts::default().failures(4).longest_pause(Duration::from_millis(200));
     let pit = Snakepit::builder().pool(whimsical(&whims).workers(2).restarts(restarts));
@@ -179,7 +179,7 @@ async fn an_adapter_that_panics_is_a_worker_that_fails_and_no_endless_loop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_adapter_that_panics_at_the_end_of_a_worker_costs_no_capacity() {
+async fn a_panic_of_an_adapter_at_the_end_costs_no_capacity() {
     let whims = Arc::new(Whims::default());
     let pit = Snakepit::builder().pool(whimsical(&whims).workers(2)).start().await.expect("an engine");
     let pool = pit.pools()[0].clone();
@@ -221,7 +221,7 @@ async fn a_stop_races_starts_and_ends_and_comes_to_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_lost_is_no_proof_that_its_worker_serves() {
+async fn a_lost_call_does_not_count_as_served() {
     let whims = Arc::new(Whims::default());
     whims.breaks_in_calls.store(true, Ordering::Relaxed);
     let restarts = Restarts::default().failures(0).longest_pause(Duration::from_millis(50));
@@ -242,7 +242,7 @@ async fn a_call_that_was_lost_is_no_proof_that_its_worker_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_worker_that_gets_ready_while_the_pool_stops_ends_whatever_else_is_told() {
+async fn a_worker_that_becomes_ready_during_a_stop_is_ended() {
     let whims = Arc::new(Whims::default());
     let pool = whimsical(&whims).workers(1).recycling(Recycling::default().max_rss(1 << 40));
     let pit = Snakepit::builder().pool(pool).start().await.expect("an engine");
@@ -266,7 +266,7 @@ async fn a_worker_that_gets_ready_while_the_pool_stops_ends_whatever_else_is_tol
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ready_is_what_the_last_order_asked_for() {
+async fn await_ready_waits_for_the_size_last_asked_for() {
     let mock = Mock::new().command("one", |_| async { Ok(1.into()) });
     let pit = Snakepit::builder().pool(snakepit::mock(mock).workers(2)).start().await.expect("an engine");
     let pool = pit.pools()[0].clone();
@@ -362,7 +362,7 @@ async fn a_reload_brings_other_devices_and_another_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_past_failure_is_not_reported_as_the_cause_of_later_work() {
+async fn a_past_failure_is_not_reported_as_current_trouble() {
     let pit = Pit::start(snakepit::python(python("hostile.py")).workers(1)).await;
     let pool = pit.pools()[0].clone();
     let pid = pit.call::<u32>("pid", ()).await.expect("a pid");

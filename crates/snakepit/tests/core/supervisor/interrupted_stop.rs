@@ -88,7 +88,7 @@ impl Tally {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_that_is_cut_short_says_of_no_call_that_ran_that_it_was_not_started() {
+async fn a_stop_cut_short_reports_no_started_call_as_not_started() {
     let mut tally = Tally::default();
     let mut sent_ahead = 0;
     for round in 0.. {
@@ -112,7 +112,7 @@ async fn a_stop_that_is_cut_short_says_of_no_call_that_ran_that_it_was_not_start
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_that_is_cut_short_says_of_no_input_of_a_map_that_ran_that_it_was_not_started() {
+async fn a_stop_cut_short_reports_no_started_map_input_as_not_started() {
     let mut tally = Tally::default();
     for round in 0..rounds(20) {
         let pit = deaf_worker().await;
@@ -139,7 +139,7 @@ async fn a_stop_that_is_cut_short_says_of_no_input_of_a_map_that_ran_that_it_was
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_shrinks_and_is_then_stopped_says_of_no_call_that_ran_that_it_was_not_started() {
+async fn a_pool_stopped_while_shrinking_reports_no_started_call_as_not_started() {
     let mut tally = Tally::default();
     for round in 0..rounds(20) {
         let pit = deaf_worker().await;

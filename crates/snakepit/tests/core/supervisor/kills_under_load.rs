@@ -147,7 +147,7 @@ async fn settled(pit: &Snakepit, pool: &Pool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_the_host_nothing() {
+async fn killing_all_workers_four_times_a_second_loses_only_their_calls() {
     let _alone = ALONE.lock().await;
     let pit = Pit::start(worker("hostile.py").workers(4).restarts(tireless()).quarantine(None)).await;
     let pool = pit.pools()[0].clone();
@@ -192,7 +192,7 @@ async fn every_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_t
 const CAUSE_PATIENCE: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_workers_killed_at_once_cost_what_they_had_and_their_replacements_serve() {
+async fn killing_all_workers_at_once_loses_only_their_calls() {
     const WORKERS: usize = 4;
     let _alone = ALONE.lock().await;
     let pit = Pit::start(worker("hostile.py").workers(WORKERS).restarts(tireless()).quarantine(None)).await;

@@ -343,7 +343,7 @@ async fn sequences(kind: Kind, all: usize, engines: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_sequences_come_to_rest_with_nobody_lost() {
+async fn a_thousand_random_sequences_lose_no_worker() {
     sequences(Kind::Quick, rounds(1000), 8).await;
 }
 

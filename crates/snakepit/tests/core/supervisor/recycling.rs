@@ -24,7 +24,7 @@ async fn ended(events: &mut Subscription) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_so_many_calls_a_worker_is_replaced() {
+async fn a_worker_is_replaced_after_max_requests_calls() {
     let pit =
         Pit::start(worker("leaky.py").workers(1).recycling(Recycling::default().max_requests(50))).await;
     let pool = pit.pools()[0].clone();
@@ -83,7 +83,7 @@ async fn no_worker_starves_while_others_are_replaced_and_none_has_twice_its_call
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_beyond_twice_their_limit_serve_on_if_no_other_can_be_started() {
+async fn workers_beyond_twice_their_limit_keep_serving_if_no_replacement_starts() {
     let directory = tempfile::tempdir().expect("a directory");
     let lives = directory.path().join("lives");
     std::fs::write(&lives, "600-600").expect("a file");
@@ -102,7 +102,7 @@ async fn workers_beyond_twice_their_limit_serve_on_if_no_other_can_be_started() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_that_started_together_are_not_due_together() {
+async fn jitter_spreads_the_recycling_of_workers_that_started_together() {
     let recycling = Recycling::default().max_requests(1000).jitter(0.5);
     let pit = Pit::start(worker("leaky.py").workers(3).concurrency(1).recycling(recycling)).await;
     let mut events = pit.pools()[0].events();
@@ -125,7 +125,7 @@ async fn workers_that_started_together_are_not_due_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_its_age_and_when_it_idles_a_worker_is_replaced() {
+async fn a_worker_is_replaced_at_its_maximum_age_and_when_idle() {
     let short = Duration::from_millis(1);
     let cases =
         [(Recycling::default().ttl(short), "(ttl)"), (Recycling::default().idle_ttl(short), "(idle_ttl)")];

@@ -90,7 +90,7 @@ async fn a_reload_that_fails_half_way_leaves_all_workers_as_they_were() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reload_to_code_that_dies_soon_after_its_start_is_no_success() {
+async fn a_reload_to_code_that_dies_soon_after_its_start_fails() {
     let code = Code::new();
     let pit = Pit::start(code.pool().workers(2)).await;
     let pool = pit.pools()[0].clone();
@@ -126,7 +126,7 @@ async fn a_new_worker_that_somebody_kills_is_started_again_and_the_reload_goes_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn code_that_kills_itself_again_and_again_is_to_blame_after_all() {
+async fn a_reload_to_code_that_keeps_killing_itself_fails() {
     let code = Code::new();
     let pit = Pit::start(code.pool().workers(2)).await;
     let pool = pit.pools()[0].clone();

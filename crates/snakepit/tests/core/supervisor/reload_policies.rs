@@ -29,7 +29,7 @@ fn deaths(pool: &Pool) -> Vec<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reload_changes_the_quarantine_and_judges_who_is_suspected_anew() {
+async fn a_reload_changes_the_quarantine_and_judges_suspects_again() {
     let base = || pool("hostile.py");
     let pit = Pit::start(base()).await;
     let pool = pit.pools()[0].clone();
@@ -99,7 +99,7 @@ async fn a_reload_changes_the_breaker_and_an_open_circuit_stays_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reload_changes_how_often_lost_calls_are_made_again() {
+async fn a_reload_changes_the_retry_policy() {
     let base = || pool("fatal.py").quarantine(None);
     let pit = Pit::start(base().retry(Retry::default().attempts(1))).await;
     let pool = pit.pools()[0].clone();

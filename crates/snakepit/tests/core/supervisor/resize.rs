@@ -67,7 +67,7 @@ async fn many_pools_serve_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_of_mocks_that_changes_its_size_all_the_time_loses_nobody() {
+async fn a_pool_of_mocks_that_is_resized_constantly_loses_no_worker() {
     let mock =
         Mock::new().command("echo", |args| async move { Ok(args.get("value").cloned().unwrap_or_default()) });
     let pit = Snakepit::builder().pool(snakepit::mock(mock).workers(2)).start().await.expect("an engine");

@@ -39,7 +39,7 @@ async fn a_pool_grows_while_calls_wait_and_shrinks_when_it_idles() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_of_none_at_least_starts_one_for_the_first_call_and_goes_to_sleep_again() {
+async fn a_pool_with_a_minimum_of_zero_starts_for_a_call_and_shrinks_to_none_when_idle() {
     let sizing = Sizing::between(0, 2).idle_ttl(Duration::from_secs(1));
     let pit = Pit::start(worker("hostile.py").sizing(sizing)).await;
     let pool = pit.pools()[0].clone();
@@ -52,7 +52,7 @@ async fn a_pool_of_none_at_least_starts_one_for_the_first_call_and_goes_to_sleep
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_size_that_is_set_by_hand_stays_until_the_load_may_decide_again() {
+async fn a_size_set_by_hand_stays_until_automatic_sizing_is_enabled_again() {
     let sizing =
         Sizing::between(1, 4).idle_ttl(Duration::from_millis(100)).grow_after(Duration::from_millis(5));
     let pit = Pit::start(worker("hostile.py").sizing(sizing)).await;

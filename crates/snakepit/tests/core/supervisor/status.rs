@@ -9,7 +9,7 @@ use snakepit::pool::{PoolHealth, WorkerDuty};
 use crate::support::{Pit, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_shows_its_workers_its_queue_and_what_they_are_at() {
+async fn the_status_of_a_pool_shows_workers_queue_and_running_calls() {
     let pit =
         Pit::start(worker("hostile.py").workers(2).recycling(Recycling::default().max_rss(1 << 40))).await;
     let pool = pit.pools()[0].clone();

@@ -79,7 +79,7 @@ async fn pit_of(pool: PoolOptions) -> (Pit, Seen) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_call_too_many_is_refused_until_another_one_is_over() {
+async fn a_tool_call_beyond_the_limit_is_rejected_until_another_ends() {
     let (pit, seen) = pit_of(raw("asks_for_too_much")).await;
     let call = pit.call::<Answers>("any", args! {});
     let ((id, refused), (next, answer)) = soon("the call", call).await.expect("two answers");

@@ -52,7 +52,7 @@ async fn calls_in_the_pipe_of_a_blocked_worker_go_to_another_worker() {
 
 /// They were read together with the call that blocks the loop, and their first instruction has not run.
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_were_read_and_could_not_begin_go_to_another_worker() {
+async fn calls_read_but_not_begun_go_to_another_worker() {
     let pit = Pit::start(impatient(worker("asynchronous.py"))).await;
     let path = pit.file("begun");
     // The loop is held up until all of them are in the socket.

@@ -68,7 +68,7 @@ async fn a_worker_killed_in_its_start_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_way_to_die_is_told_as_what_it_was() {
+async fn every_way_to_die_is_reported_with_its_exit_status() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let ways = [
         ("os._exit", ExitStatus::Code(5), ""),
@@ -90,7 +90,7 @@ async fn every_way_to_die_is_told_as_what_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_tells_where_python_was_and_apart_from_what_it_printed() {
+async fn a_crash_is_reported_with_the_python_stack_apart_from_the_output() {
     for concurrency in [1, 3] {
         let pit = Pit::start(worker("hostile.py").workers(1).concurrency(concurrency)).await;
         for (how, said) in [("segfault", "Segmentation fault"), ("abort", "Aborted")] {
@@ -111,7 +111,7 @@ async fn a_crash_tells_where_python_was_and_apart_from_what_it_printed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_somebody_killed_was_not_killed_for_its_memory() {
+async fn an_external_kill_is_not_reported_as_an_oom_kill() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     for how in ["kill", "os._exit"] {
         let error = soon(how, pit.call::<Value>("end", args! { how: how })).await.expect_err("a death");
@@ -126,7 +126,7 @@ async fn a_worker_that_somebody_killed_was_not_killed_for_its_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_the_kernel_killed_for_its_memory_says_so() {
+async fn an_oom_kill_is_reported_as_such() {
     let Some(cgroup) = support::MemoryCgroup::with_limit(60 << 20) else {
         return support::unproven("no memory cgroup of version 1 that we may make");
     };
@@ -207,7 +207,7 @@ async fn a_forked_copy_that_returns_from_a_command_answers_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_worker_is_no_obstacle_for_the_end() {
+async fn a_stopped_worker_does_not_delay_the_shutdown() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let pid = pid_of_only_worker(&pit).await;
     support::signal(pid, rustix::process::Signal::STOP);

@@ -68,7 +68,7 @@ async fn an_error_shows_the_first_and_the_last_of_many_lines() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_progress_bar_is_shown_as_it_stands() {
+async fn an_error_shows_a_progress_bar_in_its_last_state() {
     let pit = start().await;
     let (output, text) = lines_of_late(&pit, "draw_and_sleep", args! { path: pit.file("drawn") }).await;
     assert_eq!(output, ["49 %"], "{text}");

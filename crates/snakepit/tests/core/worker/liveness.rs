@@ -58,7 +58,7 @@ async fn a_worker_that_holds_the_gil_for_half_a_minute_is_not_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_stuck_is_told_of_with_its_stack_and_left_alone() {
+async fn a_stuck_worker_is_reported_with_its_stack_and_left_alone() {
     let policy = Stuck::default().after(Duration::from_secs(1));
     let pit = Pit::start(worker("hostile.py").workers(1).stuck(policy)).await;
     let pool = pit.pools()[0].clone();
@@ -71,7 +71,7 @@ async fn a_worker_that_is_stuck_is_told_of_with_its_stack_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_stuck_is_replaced_if_policy_says_so() {
+async fn a_stuck_worker_is_replaced_if_the_policy_says_so() {
     let policy = Stuck::default().after(Duration::from_secs(1)).then(WhenStuck::Replace);
     let pit = Pit::start(worker("hostile.py").workers(1).stuck(policy)).await;
     let pool = pit.pools()[0].clone();
@@ -88,7 +88,7 @@ async fn a_worker_that_is_stuck_is_replaced_if_policy_says_so() {
 
 /// The request for its stack wakes it up.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_comes_back_when_it_is_asked_is_not_replaced() {
+async fn a_worker_that_recovers_when_asked_is_not_replaced() {
     let policy = Stuck::default().after(Duration::from_secs(1)).then(WhenStuck::Replace);
     let pit = Pit::start(worker("hostile.py").workers(1).stuck(policy)).await;
     let pool = pit.pools()[0].clone();
@@ -102,7 +102,7 @@ async fn a_worker_that_comes_back_when_it_is_asked_is_not_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_busy_stopped_and_idle_are_seen_as_what_they_are() {
+async fn waiting_busy_stopped_and_idle_workers_are_distinguished() {
     // A worker that waits or computes is not stuck, however short the limit is.
     let policy = Stuck::default().after(Duration::ZERO).then(WhenStuck::Replace);
     let pit = Pit::start(worker("hostile.py").workers(1).stuck(policy)).await;

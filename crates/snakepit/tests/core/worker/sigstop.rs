@@ -61,7 +61,7 @@ async fn a_worker_that_is_stopped_while_it_idles_gets_no_calls_until_it_goes_on(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_wait_in_the_queue_while_everybody_is_stopped() {
+async fn calls_wait_in_the_queue_while_all_workers_are_stopped() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let pool = pit.pools()[0].clone();
     let only = pids(&pool)[0];
@@ -110,7 +110,7 @@ async fn a_pool_whose_size_follows_the_load_grows_past_a_stopped_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_gets_smaller_lets_the_stopped_one_go() {
+async fn a_shrinking_pool_ends_its_stopped_worker() {
     let pit = Pit::start(worker("hostile.py").workers(2)).await;
     let pool = pit.pools()[0].clone();
     let stopped = pid(&pit).await;
@@ -166,7 +166,7 @@ async fn a_deadline_at_a_stopped_worker_is_kept_and_the_error_says_that_it_is_st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_lets_a_stopped_worker_go_on_and_does_not_wait_in_vain() {
+async fn a_stop_continues_a_stopped_worker_so_that_it_can_exit() {
     let custody = CustodyOptions { cleanup_on_stop_timeout_ms: 60_000, ..CustodyOptions::default() };
     let pit = Pit::build_with(Snakepit::builder().pool(worker("hostile.py").workers(1)), custody).await;
     let pool = pit.pools()[0].clone();

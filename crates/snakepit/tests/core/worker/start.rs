@@ -26,7 +26,7 @@ fn start_error(error: &EngineError) -> &StartError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_never_gets_ready_is_killed_and_its_last_words_are_told() {
+async fn a_worker_that_never_becomes_ready_is_killed_and_reported_with_its_last_lines() {
     let began = Instant::now();
     let error = refused(raw("never_ready").worker_start_timeout(Duration::from_secs(2))).await;
     assert!(began.elapsed() >= Duration::from_secs(2));
@@ -54,7 +54,7 @@ async fn an_exit_before_ready_fails_at_once_with_its_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_death_before_ready_is_told_with_signal_and_last_words() {
+async fn a_death_before_ready_is_reported_with_signal_and_last_lines() {
     let error = refused(raw("dies_in_start")).await;
     let StartError::Exited { status, output, .. } = start_error(&error) else { panic!("{error:?}") };
     assert_eq!(*status, snakepit::custody::ExitStatus::Signal(9));
@@ -62,7 +62,7 @@ async fn a_death_before_ready_is_told_with_signal_and_last_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_before_ready_is_told_as_a_fault() {
+async fn garbage_before_ready_is_a_fault() {
     let error = refused(raw("garbage_at_once")).await;
     let StartError::Protocol { fault, .. } = start_error(&error) else { panic!("{error:?}") };
     let ProtocolFault::BeforeReady(cause) = fault else { panic!("{fault:?}") };
@@ -73,7 +73,7 @@ async fn garbage_before_ready_is_told_as_a_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_ready_twice_does_not_serve() {
+async fn a_second_ready_frame_is_a_fault() {
     let home = tempfile::tempdir().expect("a directory");
     let pool = raw("ready_twice").queue_timeout(Duration::from_secs(1));
     // Both frames come together. Whether the first one still counts is a matter of luck, and either result is right.
@@ -114,7 +114,7 @@ fn flaky(directory: &tempfile::TempDir, fails: &str) -> PoolOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_worker_that_fails_beside_others_that_start_is_tried_again() {
+async fn a_failed_start_beside_successful_ones_is_repeated() {
     let directory = tempfile::tempdir().expect("a directory");
     let pit = support::Pit::start(flaky(&directory, "starts == 2").workers(3)).await;
     assert_eq!(pit.pools()[0].workers().len(), 3);
@@ -131,7 +131,7 @@ async fn a_start_is_given_up_when_the_pool_is_degraded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_of_which_nobody_gets_ready_is_given_up_at_once() {
+async fn a_start_in_which_no_worker_becomes_ready_fails_at_once() {
     let directory = tempfile::tempdir().expect("a directory");
     let error = refused(flaky(&directory, "starts >= 1").workers(1)).await;
     assert!(chain(&error).contains("not at this start"), "{}", chain(&error));
@@ -170,7 +170,7 @@ async fn an_interpreter_that_is_no_python_fails_with_what_it_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_background_start_gives_its_trouble_to_the_calls_that_wait() {
+async fn a_failed_background_start_is_reported_to_waiting_calls() {
     let home = tempfile::tempdir().expect("a directory");
     let pool = worker("raises.py").workers(1).queue_timeout(Duration::from_secs(2));
     let pit = Snakepit::builder().pool(pool).custody(config(&home));

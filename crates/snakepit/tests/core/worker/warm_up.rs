@@ -59,7 +59,7 @@ async fn a_lazy_pool_that_nobody_calls_stops_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_debug_mode_each_call_has_a_worker_of_its_own() {
+async fn in_debug_mode_each_call_gets_a_fresh_worker() {
     let pit = Pit::start(worker("hostile.py").workers(2).debug()).await;
     let pool = pit.pools()[0].clone();
     let mut seen = std::collections::BTreeSet::new();
@@ -90,7 +90,7 @@ async fn in_debug_mode_nothing_times_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mocks_are_lazy_and_debugged_as_well() {
+async fn pools_of_mocks_support_lazy_and_debug_mode() {
     let mock = || snakepit::adapter::Mock::new().command("one", |_| async { Ok(1.into()) });
     for pool in [snakepit::mock(mock()).lazy(), snakepit::mock(mock()).debug()] {
         let pit = Snakepit::builder().pool(pool.workers(1)).start().await.expect("started");

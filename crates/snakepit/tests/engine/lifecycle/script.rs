@@ -243,7 +243,7 @@ fn a_panic_is_resumed_in_mode_none_and_status_1_in_stop_and_halt() {
 }
 
 #[test]
-fn an_error_of_its_own_after_a_signal_is_a_failure_in_every_mode() {
+fn an_error_of_the_function_after_a_signal_is_a_failure_in_every_mode() {
     for mode in ["stop", "halt"] {
         let ended = signalled(&[
             "--exit-mode",

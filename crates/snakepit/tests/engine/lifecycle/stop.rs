@@ -22,7 +22,7 @@ fn told_of(events: &mut telemetry::Subscription, run: &str, start: &str) -> Vec<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_stops_at_once_are_one_shutdown_and_later_ones_find_nothing_to_do() {
+async fn fifty_concurrent_stops_are_one_shutdown_and_later_ones_do_nothing() {
     for _ in 0..rounds(5) {
         let mut events = telemetry::subscribe();
         let pit = Pit::start(worker("hostile.py").workers(2)).await;
@@ -58,7 +58,7 @@ async fn fifty_stops_at_once_are_one_shutdown_and_later_ones_find_nothing_to_do(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_with_less_patience_hastens_the_one_that_waits() {
+async fn a_stop_with_a_shorter_timeout_shortens_a_waiting_stop() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let call = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 600.0 }).into_future());
     until("it is under way", || pit.pools()[0].in_flight() == 1).await;
@@ -91,7 +91,7 @@ fn stopped(pit: &Snakepit) -> impl Future<Output = ShutdownReport> + Send + use<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_asked_for_in_a_tool_lets_the_call_finish_that_uses_the_tool() {
+async fn a_stop_requested_by_a_tool_lets_its_call_finish() {
     for stops in 1..=2 {
         let later: Arc<OnceLock<Snakepit>> = Arc::default();
         let inner = Arc::clone(&later);

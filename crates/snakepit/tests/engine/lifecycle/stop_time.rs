@@ -69,7 +69,7 @@ fn assert_takes(took: Duration, millis: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deaf_worker_costs_the_configured_time_and_no_more() {
+async fn a_worker_that_ignores_term_is_killed_after_the_configured_time() {
     for millis in [300, 1000, 2500] {
         let pit = start([deaf(1)], key(millis)).await;
         assert_takes(stop_of(&pit).await, millis);
@@ -77,13 +77,13 @@ async fn a_deaf_worker_costs_the_configured_time_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_setting_it_is_three_seconds() {
+async fn the_default_cleanup_timeout_is_three_seconds() {
     let pit = start([deaf(1)], CustodyOptions::default()).await;
     assert_takes(stop_of(&pit).await, 3000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deaf_worker_in_a_call_gets_the_drain_and_then_the_configured_time() {
+async fn a_worker_that_ignores_term_in_a_call_gets_the_drain_and_then_the_configured_time() {
     let (_home, path) = notebook();
     let pit = start([deaf(1)], key(500)).await;
     let call = tokio::spawn(pit.call::<Value>("hang", args! { path: path.as_str() }).into_future());
@@ -97,13 +97,13 @@ async fn a_deaf_worker_in_a_call_gets_the_drain_and_then_the_configured_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn eight_deaf_workers_in_two_pools_take_as_long_as_one() {
+async fn eight_workers_that_ignore_term_in_two_pools_take_as_long_as_one() {
     let pit = start([deaf(5), deaf(3).name("deaf-too")], key(800)).await;
     assert_takes(stop_of(&pit).await, 800);
 }
 
 #[test]
-fn deaf_workers_end_at_the_same_time_where_a_runtime_has_few_threads() {
+fn workers_that_ignore_term_end_together_even_on_a_runtime_with_one_thread() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(1)
@@ -118,7 +118,7 @@ fn deaf_workers_end_at_the_same_time_where_a_runtime_has_few_threads() {
 
 #[cfg(feature = "stdio")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deaf_worker_of_lines_costs_the_configured_time() {
+async fn a_stdio_worker_that_ignores_term_is_killed_after_the_configured_time() {
     for millis in [300, 1200] {
         let pit = start([snakepit::stdio(program("lines.py", &["deaf"])).workers(2)], key(millis)).await;
         assert_takes(stop_of(&pit).await, millis);
@@ -127,7 +127,7 @@ async fn a_deaf_worker_of_lines_costs_the_configured_time() {
 
 #[cfg(feature = "http")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deaf_worker_of_http_costs_the_configured_time() {
+async fn an_http_worker_that_ignores_term_is_killed_after_the_configured_time() {
     for millis in [300, 1200] {
         let pit = start([snakepit::http(program("http_server.py", &["deaf"])).workers(2)], key(millis)).await;
         assert_takes(stop_of(&pit).await, millis);
@@ -135,7 +135,7 @@ async fn a_deaf_worker_of_http_costs_the_configured_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mock_beside_a_deaf_worker_changes_nothing_and_alone_it_ends_at_once() {
+async fn a_mock_ends_at_once_and_does_not_change_the_time_of_a_process() {
     let mock = || snakepit::mock(Mock::new().command("wait", |_| std::future::pending())).workers(2);
     let pit = start([mock(), deaf(1)], key(600)).await;
     let call = tokio::spawn(pit.call::<Value>("wait", args! {}).into_future());
@@ -148,7 +148,7 @@ async fn a_mock_beside_a_deaf_worker_changes_nothing_and_alone_it_ends_at_once()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_polite_worker_ends_at_once_and_finishes_its_hook() {
+async fn a_worker_that_exits_when_asked_finishes_its_hook_and_ends_the_stop_at_once() {
     let (_home, path) = notebook();
     let pit = start([worker("basic.py").workers(2), notes(&path)], key(20_000)).await;
     let took = stop_of(&pit).await;
@@ -158,7 +158,7 @@ async fn a_polite_worker_ends_at_once_and_finishes_its_hook() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_for_the_end_may_take_half_of_the_time_before_term() {
+async fn a_stop_hook_may_take_half_of_the_configured_time_before_term() {
     let (_home, path) = notebook();
     let slow = |pause: &str| {
         let worker = python("deaf.py").env("NOTES", &path).env("PAUSE", pause);
@@ -177,7 +177,7 @@ async fn a_hook_for_the_end_may_take_half_of_the_time_before_term() {
 
 #[cfg(feature = "http")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_without_a_goodbye_gets_term_once_and_then_all_of_the_time() {
+async fn a_worker_that_cannot_be_asked_to_exit_gets_term_once_and_then_all_of_the_time() {
     let (_home, path) = notebook();
     let pit =
         start([snakepit::http(program("http_server.py", &["notes", &path])).workers(1)], key(1000)).await;
@@ -195,7 +195,7 @@ async fn a_worker_without_a_goodbye_gets_term_once_and_then_all_of_the_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_cleanup_on_stop_nobody_is_asked_and_nobody_waited_for() {
+async fn without_cleanup_on_stop_workers_are_killed_at_once() {
     let (_home, path) = notebook();
     let pit = start([deaf(2), deaf(2).name("deaf-too")], without_cleanup()).await;
     let took = stop_of(&pit).await;
@@ -217,14 +217,14 @@ async fn without_cleanup_on_stop_calls_are_drained_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_time_at_all_is_a_kill_at_once() {
+async fn a_cleanup_timeout_of_zero_kills_at_once() {
     let pit = start([deaf(2)], key(0)).await;
     let took = stop_of(&pit).await;
     assert!(took < SLACK, "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_takes_over_from_the_times_of_a_worker_that_leaves() {
+async fn a_stop_replaces_the_time_limits_of_a_leaving_worker() {
     let pit = start([deaf(2)], key(500)).await;
     let pool = pit.pools()[0].clone();
     let workers = pids(&pool);
@@ -237,7 +237,7 @@ async fn a_stop_takes_over_from_the_times_of_a_worker_that_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_the_host_has_started_in_the_run_has_the_same_time() {
+async fn a_process_that_the_host_started_in_the_run_gets_the_configured_time() {
     let pit = start([worker("basic.py").workers(1)], key(800)).await;
     let run = pit.run().expect("a run");
     let script = "import signal, time; signal.signal(15, 1); print(1, flush=True); time.sleep(1000)";
@@ -253,7 +253,7 @@ async fn a_process_that_the_host_has_started_in_the_run_has_the_same_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_of_the_run_without_patience_cuts_the_time_short() {
+async fn a_stop_of_the_run_without_grace_cuts_the_time_short() {
     let pit = start([deaf(2)], key(20_000)).await;
     let stop = tokio::spawn({
         let pit = (*pit).clone();
@@ -270,7 +270,7 @@ async fn a_stop_of_the_run_without_patience_cuts_the_time_short() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cleanup_by_hand_uses_the_configured_time() {
+async fn a_manual_cleanup_uses_the_configured_time() {
     for (custody, takes) in [(key(300), Some(300)), (key(1200), Some(1200)), (without_cleanup(), None)] {
         let pit = start([deaf(2), deaf(1).name("deaf-too")], custody).await;
         let began = Instant::now();
@@ -287,7 +287,7 @@ async fn cleanup_by_hand_uses_the_configured_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cleanup_by_hand_gives_each_engine_its_own_time() {
+async fn a_manual_cleanup_gives_each_engine_its_own_time() {
     let short = start([deaf(1)], key(200)).await;
     let long = start([deaf(1)], key(1200)).await;
     let (first, second) = (pids(&short.pools()[0])[0], pids(&long.pools()[0])[0]);
@@ -346,7 +346,7 @@ async fn a_script_uses_the_configured_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn process_group_kill_concerns_term_alone() {
+async fn process_group_kill_affects_only_term() {
     for group in [true, false] {
         let (_home, path) = notebook();
         let custody = CustodyOptions { process_group_kill: group, ..key(1000) };

@@ -90,7 +90,7 @@ fn mentioning(home: &Path) -> Vec<String> {
 const MODES: [&str; 4] = ["none", "stop", "halt", "auto"];
 
 #[test]
-fn timeout_ends_a_script_in_time_in_every_mode() {
+fn the_timeout_program_ends_a_script_in_every_mode() {
     for mode in MODES {
         let shell = bash(&format!("timeout 2 $script --exit-mode {mode} --sleep 600"));
         assert_eq!(shell.status(), 124, "{mode}: {}", shell.stderr());
@@ -101,7 +101,7 @@ fn timeout_ends_a_script_in_time_in_every_mode() {
 
 /// `timeout` sends its signal to the program and then to the group, which may count as two.
 #[test]
-fn timeout_is_one_signal_in_the_foreground() {
+fn the_timeout_program_in_the_foreground_sends_one_signal() {
     let shell = bash("timeout --foreground --preserve-status 2 $graceful");
     assert_eq!(shell.status(), 0, "{}{}", shell.stdout(), shell.stderr());
     assert!(shell.stdout().contains("none was lost"), "{}", shell.stdout());
@@ -110,7 +110,7 @@ fn timeout_is_one_signal_in_the_foreground() {
 }
 
 #[test]
-fn a_reader_that_leaves_changes_no_status() {
+fn a_reader_that_closes_the_pipe_does_not_change_the_status() {
     for mode in MODES {
         let shell =
             bash(&format!("$script --exit-mode {mode} --sleep 200ms | head -1; exit ${{PIPESTATUS[0]}}"));
@@ -124,7 +124,7 @@ fn a_reader_that_leaves_changes_no_status() {
 }
 
 #[test]
-fn streams_that_are_closed_or_full_change_no_status() {
+fn closed_or_full_streams_do_not_change_the_status() {
     let streams = [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/full", "2>/dev/full", ">/dev/full 2>/dev/full"];
     for (index, stream) in streams.into_iter().enumerate() {
         let mode = MODES[index % MODES.len()];
@@ -143,7 +143,7 @@ fn streams_that_are_closed_or_full_change_no_status() {
 
 /// The pipe takes the output of an example, and nothing ever reads it.
 #[test]
-fn a_pipe_that_nobody_reads_changes_no_status() {
+fn an_unread_pipe_does_not_change_the_status() {
     for mode in MODES {
         let line = format!(
             "mkfifo $home/pipe; exec 3<>$home/pipe; $script --exit-mode {mode} --panic >&3 2>&3; exit $?"

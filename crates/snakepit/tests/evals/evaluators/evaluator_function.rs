@@ -128,7 +128,7 @@ async fn a_checkpoint_knows_a_function_by_its_name() {
 }
 
 #[tokio::test]
-async fn an_evaluator_that_asks_a_pool_is_refused_where_there_is_none() {
+async fn an_evaluator_that_needs_a_pool_is_rejected_without_one() {
     for evaluator in ["judge:grade", "{\"any_of\": [\"exact\", \"python:judge.py:grade\"]}"] {
         let plan = plan(&samples(1), Evaluator::parse(evaluator).expect("an evaluator"));
         let ended = Evaluation::new(plan).run_over(&doubles(), &mut EvalJournal::in_memory(), |_| {}).await;

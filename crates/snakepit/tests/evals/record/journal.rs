@@ -39,7 +39,7 @@ fn timeless(report: &EvalReport) -> Json {
 }
 
 #[tokio::test]
-async fn an_evaluation_of_the_first_samples_goes_on_with_more_of_them() {
+async fn an_evaluation_can_be_extended_to_more_samples() {
     let home = tempfile::tempdir().expect("a directory");
     let (file, whole) = (home.path().join("grown.jsonl"), home.path().join("whole.jsonl"));
     let grown = |samples| plan(data(40).first(samples), &["it"]);

@@ -180,7 +180,7 @@ async fn any_async_function_answers_whether_asked_directly_or_through_a_mailbox(
 }
 
 #[tokio::test]
-async fn an_answer_that_never_comes_is_a_timeout_and_one_that_a_handler_cannot_read_an_error() {
+async fn a_missing_answer_is_a_timeout_and_an_unreadable_one_an_error() {
     let hangs = Responder::function(|_: EvalRequest| std::future::pending::<Result<(), HandlerFailure>>());
     let one = EvalPlan::new(sums(1), Evaluator::Exact, vec![Experiment::named("it")]).expect("a plan");
     let evaluation = Evaluation::new(one);

@@ -40,7 +40,7 @@ fn assert_deaths(report: &EvalReport, passed: usize, died: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_for_evaluation_bears_any_number_of_deaths_and_stays_well() {
+async fn a_pool_for_evaluation_is_never_degraded_by_deaths() {
     let pit = Pit::start(pool().for_evaluation()).await;
     assert_deaths(&evaluate(&pit, plan(20, 1)).await, 0, 20);
     assert_ne!(pit.pools()[0].status().await.health, PoolHealth::Degraded);

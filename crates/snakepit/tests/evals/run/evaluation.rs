@@ -63,7 +63,7 @@ impl Home {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_and_timeouts_are_results_and_stand_in_the_report() {
+async fn errors_and_timeouts_are_results_in_the_report() {
     let pit = Pit::start(pool()).await;
     let mut samples = doubles(4);
     samples[3]["expected"] = json!(7);
@@ -93,7 +93,7 @@ async fn errors_and_timeouts_are_results_and_stand_in_the_report() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_by_a_pool_policy_is_no_result_of_a_sample() {
+async fn a_rejection_by_a_pool_policy_is_not_the_result_of_a_sample() {
     let breaker = Breaker::default().failures(2).open_for(Duration::from_millis(100));
     let pit = Pit::start(pool().restarts(at_once()).breaker(breaker)).await;
     let mut samples = doubles(8);
@@ -138,7 +138,7 @@ async fn experiments_are_compared_sample_by_sample() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_judges_and_one_that_fails_is_an_error_of_the_judge() {
+async fn a_command_can_judge_and_its_failure_is_an_error_of_the_judge() {
     let pit = Pit::start(pool()).await;
     let mut samples = doubles(3);
     samples[1]["expected"] = json!("something else");
@@ -173,7 +173,7 @@ async fn a_command_that_is_not_there_ends_the_evaluation_and_leaves_no_record() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_evaluation_that_was_cut_off_anywhere_comes_to_the_same_report() {
+async fn an_evaluation_cut_off_anywhere_resumes_to_the_same_report() {
     let pit = Pit::start(pool()).await;
     let home = Home::new();
     let mut samples = doubles(8);
@@ -199,7 +199,7 @@ async fn an_evaluation_that_was_cut_off_anywhere_comes_to_the_same_report() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_evaluation_that_is_dropped_goes_on_where_it_was() {
+async fn a_dropped_evaluation_resumes_where_it_was() {
     let pit = Pit::start(pool()).await;
     let home = Home::new();
     let plan = plan(&doubles(50), "exact");
@@ -288,7 +288,7 @@ fn a_checkpoint_of_version_1_is_read_and_the_first_result_of_a_sample_holds() {
 }
 
 #[test]
-fn errors_and_timeouts_are_asked_again_if_that_is_said_and_a_kill_changes_nothing_of_it() {
+fn errors_and_timeouts_are_repeated_on_request_even_after_a_kill() {
     let home = Home::new();
     let plan = plan(&doubles(3), "exact");
     let text = VERSION_1.replace("DATASET", plan.dataset().fingerprint());
@@ -376,7 +376,7 @@ async fn a_loop_evaluates_samples_of_a_mailbox_and_the_report_is_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e1_results_come_back_what_is_missing_is_told_and_a_difference_is_tested() {
+async fn e1_results_return_missing_ones_are_counted_and_a_difference_is_tested() {
     let pit = Pit::start(pool()).await;
     let samples: Vec<Json> = (0..12).map(|n| json!({ "input": { "n": n }, "expected": n })).collect();
     let experiments = vec![Experiment::new("bad", "named"), Experiment::new("good", "named")];
@@ -402,7 +402,7 @@ async fn e1_results_come_back_what_is_missing_is_told_and_a_difference_is_tested
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
+async fn l10_the_watchdog_reports_a_stuck_evaluation_loop() {
     let mut events = subscribe_to(Level::Warn);
     let pit = Pit::start(pool()).await;
     let plan = plan(&[json!({ "id": "stuck", "input": "hang", "expected": 1 })], "exact");

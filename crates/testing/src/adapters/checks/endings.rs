@@ -82,7 +82,10 @@ pub(crate) async fn a_stubborn_worker_is_terminated_once(subject: &dyn Subject) 
     wait.answer.abort();
     noted(&engine.recording, "it is terminated", |recording| !recording.reasons()[0].is_empty()).await;
     let reasons = engine.recording.reasons();
-    assert!(matches!(reasons[0].as_slice(), [Reason::Stubborn(_)]), "why it was terminated: {reasons:?}");
+    assert!(
+        matches!(reasons[0].as_slice(), [Reason::CancelIgnored(_)]),
+        "why it was terminated: {reasons:?}"
+    );
     engine.assert_serves().await;
     engine.close().await;
     Held
