@@ -63,7 +63,7 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
     ),
     (
         "plain nouns and adjectives of every technical text",
-        "assignment compound content count encoded foreign format function growth handling kept key list missing name \
+        "assignment compound content encoded foreign format function growth handling kept key list missing name \
          range raw",
     ),
 ];
