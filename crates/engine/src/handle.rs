@@ -164,7 +164,7 @@ impl Snakepit {
     }
 
     /// Stops the engine. Queued calls fail, and calls under way get 30 s to finish. Then all workers end together:
-    /// between the goodbye and KILL they have `cleanup_on_stop_timeout_ms` of [`custody::CustodyOptions`]
+    /// from the request to exit until KILL they have `cleanup_on_stop_timeout_ms` of [`custody::CustodyOptions`]
     /// (`docs/lifecycle.md`).
     ///
     /// The shutdown goes on even if you drop this future. Inside a tool of the host, this returns at once, since the

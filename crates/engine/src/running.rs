@@ -45,7 +45,7 @@ pub(crate) struct Engine {
     deadline: watch::Sender<Option<Instant>>,
     /// The holder of the lock stops the workers. Once they are stopped, this says whether all calls could finish.
     stopped: Mutex<Option<bool>>,
-    /// The time from the goodbye to KILL, as custody is configured.
+    /// The time from the request to exit until KILL, as custody is configured.
     pub(crate) stop_grace: Duration,
     /// Opened once, by the first caller that ends the workers.
     window: OnceLock<StopWindow>,
