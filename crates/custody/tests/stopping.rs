@@ -286,7 +286,7 @@ fn the_ledger_does_not_grow_for_ever() {
 }
 
 #[test]
-fn an_unavailable_tier_is_an_error_and_a_run_names_its_tier() {
+fn a_run_names_its_tier_and_the_probe_says_that_it_works() {
     let home = Home::new();
     let run = home.open();
     let auto = if cfg!(portable) { Tier::Group } else { Tier::Shim };

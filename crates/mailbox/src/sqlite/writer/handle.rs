@@ -92,12 +92,15 @@ impl WriterHandle {
         };
         let connection = without_file_size_signal(|| within(file.lock_timeout, open))?;
         let inode = file.inode();
+        // Declared before the lock, so that it is dropped after the lock: dropping the last handle of a writer waits until
+        // the writer has closed its file.
+        let _outdated;
         let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
         let handles = handles.get_or_insert_default();
         handles.retain(|_, handle| handle.strong_count() > 0);
-        let known = handles.get(&file.path).and_then(Weak::upgrade);
-        if let Some(handle) = known.filter(|it| it.inode == inode && !it.operations.is_writer_gone()) {
-            return Ok(handle);
+        match handles.get(&file.path).and_then(Weak::upgrade) {
+            Some(known) if known.inode == inode && !known.operations.is_writer_gone() => return Ok(known),
+            outdated => _outdated = outdated,
         }
         let file = Arc::new(file);
         let failed = |error: std::io::Error| {
