@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::blocking::Blocking;
 use crate::custody::{self, Run, WorkerId};
 use crate::error_text::with_causes;
 use crate::handle::Snakepit;
@@ -37,8 +38,8 @@ pub enum EngineError {
         "the process-wide engine is already running: use Snakepit::global(), or start another one with start()"
     )]
     GlobalRuns,
-    /// The runtime of a blocking script did not start.
-    #[error("cannot start a tokio runtime for the script: start one yourself, and use Script::run in it")]
+    /// The runtime of a blocking script or engine did not start.
+    #[error("cannot start a tokio runtime: start one yourself, and use Builder::start or Script::run in it")]
     Runtime(#[source] std::io::Error),
     /// The custody of processes did not open.
     #[error(transparent)]
@@ -153,6 +154,11 @@ impl Builder {
             }
         }
         Ok(pit)
+    }
+
+    /// Starts all pools like [`Builder::start`], for a host without a runtime. The engine brings its own.
+    pub fn start_blocking(self) -> Result<Blocking, EngineError> {
+        Blocking::start(self)
     }
 
     /// Starts all pools without waiting for their workers. Calls wait in the queue. [`Snakepit::await_ready`] waits for

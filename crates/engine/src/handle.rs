@@ -7,6 +7,7 @@ use futures_util::future::try_join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::blocking::Blocking;
 use crate::builder::Builder;
 use crate::custody::{self, Run, StoppedRun};
 use crate::lifecycle::shutdown::{CLEANUP_TIMEOUT, ENDING, ExitAction, GRACE, Shutdown, ShutdownCause};
@@ -132,6 +133,21 @@ impl Snakepit {
         I::Item: Serialize,
     {
         self.first_pool().map(command, inputs)
+    }
+
+    /// Returns this engine for threads that have no runtime, such as those of a blocking web server. They use the runtime
+    /// of the engine. A host without any runtime starts the engine with [`Builder::start_blocking`].
+    ///
+    /// ```no_run
+    /// use snakepit::args;
+    ///
+    /// # async fn example(pit: snakepit::Snakepit) -> Result<(), Box<dyn std::error::Error>> {
+    /// let blocking = pit.blocking();
+    /// let sum = std::thread::spawn(move || blocking.call::<i64>("add", args! { a: 1, b: 2 }));
+    /// # Ok(()) }
+    /// ```
+    pub fn blocking(&self) -> Blocking {
+        Blocking::of_host(self.clone(), self.engine().runtime().clone())
     }
 
     /// Returns the pool with this name.

@@ -5,6 +5,7 @@
 //!
 //! - `builder.rs`: pools, tools and settings, checked and started;
 //! - `handle.rs`: what the user holds; dropping the last clone ends the engine;
+//! - `blocking.rs`: the same for hosts without a runtime;
 //! - `running.rs`: the engine behind the handles, and the progress of its end;
 //! - [`lifecycle`]: scripts, signals, the steps of a shutdown, and the exit of the process;
 //! - `shutdown_report.rs`: what the shutdown did.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod blocking;
 mod builder;
 mod handle;
 pub mod lifecycle;

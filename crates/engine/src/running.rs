@@ -143,6 +143,10 @@ impl Engine {
         }
     }
 
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.runtime
+    }
+
     /// Reports whether the runtime makes progress only while a thread blocks on it.
     pub(crate) fn needs_a_driver(&self) -> bool {
         self.runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread

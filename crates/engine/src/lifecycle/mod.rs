@@ -25,6 +25,7 @@ mod selection;
 pub(crate) mod shutdown;
 mod signals;
 
+pub use crate::blocking::Blocking;
 pub use crate::custody::{Signal, exit_now};
 pub use coordinator::{CallbackId, CoordinatorError, ShutdownCoordinator, Stage};
 pub use exit::{EXIT_LIMIT, HookId, exit, forget, on_exit, set_exit_limit};

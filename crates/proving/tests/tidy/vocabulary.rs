@@ -14,7 +14,7 @@ const WORDS_OF_THE_GLOSSARY: usize = 30;
 const PLAIN_WORDS: [(&str, &str); 8] = [
     (
         "Rust: its keywords, traits, standard library and crates",
-        "access args bigint blob builder channel clone console crate de decode dir dynamic encode exec \
+        "access args bigint blob blocking builder channel clone console crate de decode dir dynamic encode exec \
          fuzzing handle identity impls init input item jiff lib main map mod new options output read reader \
          runnable scalar ser serde set split splitter stream text thread time timeout timer typed unit write \
          writer",

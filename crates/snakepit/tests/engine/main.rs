@@ -1,5 +1,6 @@
 //! The engine as a whole: its configuration and its lifecycle.
 
+mod blocking;
 #[cfg(feature = "config")]
 mod config;
 mod lifecycle;
