@@ -6,13 +6,14 @@ use std::process::Command;
 use std::time::Instant;
 
 use rustix::process::Signal;
-use snakepit::mailbox::{Mailbox, MessageCounts, SendOptions, SqliteMailbox};
+use snakepit::mailbox::{Mailbox, MessageCounts, ReceiveOptions, SendOptions, SqliteMailbox};
 use tempfile::TempDir;
 
 use crate::support::pty::{CTRL_C, Pty};
 use crate::support::{PATIENCE, Running, Scene, finish};
 
 const WORKER: &str = "\
+import pathlib
 import time
 
 import snakepit
@@ -24,6 +25,7 @@ def double(n: int):
 
 @snakepit.command
 def nap(seconds: float):
+    pathlib.Path(__file__).with_name(f\"begun-{time.time_ns()}\").touch()
     time.sleep(seconds)
 ";
 
@@ -77,6 +79,23 @@ impl Service {
 
     fn mailbox(&self, queue: &str) -> SqliteMailbox {
         SqliteMailbox::open_named(self.dir.path().join("mail.db"), queue).expect("opened")
+    }
+
+    /// Waits until workers have begun so many naps.
+    fn until_begun(&self, wanted: usize) {
+        let begun = || {
+            let files = std::fs::read_dir(self.dir.path()).expect("the directory");
+            files
+                .filter(|file| {
+                    file.as_ref().expect("a file").file_name().to_string_lossy().starts_with("begun-")
+                })
+                .count()
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while begun() != wanted {
+            assert!(Instant::now() < deadline, "{} naps instead of {wanted}", begun());
+            std::thread::yield_now();
+        }
     }
 
     fn refused(&self, rest: &[&str]) -> String {
@@ -163,6 +182,64 @@ fn a_second_signal_cancels_what_is_in_flight_and_gives_it_back() {
     running.finish().assert_status(128 + 15);
     assert_eq!(count(&naps).visible, 1);
     service.scene.assert_clean();
+}
+
+/// The concurrency of the loop in [`BUSY`].
+const CALLS: u64 = 8;
+const STOPS: usize = 5;
+
+/// A loop with many more calls than workers.
+const BUSY: &str = "\
+[pool.math]
+worker = \"worker.py\"
+workers = 1
+cancel_grace = { ask = \"10ms\", raise = \"10ms\", terminate = \"10ms\" }
+
+[loop.naps]
+mailbox = \"sqlite:mail.db#naps\"
+command = \"nap\"
+concurrency = 8
+max_deliveries = 10
+visibility_timeout = \"2s\"
+";
+
+/// Starts and stops a busy service several times. `stop` gets the service when its worker has begun one message, and
+/// the calls of the others wait.
+fn stop_repeatedly(rest: &[&str], stop: impl Fn(Running)) {
+    let service = Service::new(BUSY);
+    let naps = service.mailbox("naps");
+    ask(&naps, (0..CALLS).map(|_| "600".to_owned()));
+    for life in 1..=STOPS {
+        let running = service.start(rest);
+        until_in_flight(&naps, CALLS);
+        service.until_begun(life);
+        stop(running);
+        until_visible(&naps, CALLS);
+    }
+    let received = block_on(naps.receive(ReceiveOptions::new().max_messages(10))).expect("received");
+    assert_eq!(received.len() as u64, CALLS, "nothing is buried");
+    let counted: u32 = received.iter().map(|message| message.delivery_count - 1).sum();
+    assert_eq!(counted, STOPS as u32, "the worker has begun one message in each life");
+    service.scene.assert_clean();
+}
+
+#[test]
+fn stops_by_timeout_cost_no_attempt_of_a_message_whose_call_waits_for_a_worker() {
+    stop_repeatedly(&["--shutdown-timeout", "100ms"], |running| {
+        running.signal(Signal::TERM);
+        running.finish().assert_status(1);
+    });
+}
+
+#[test]
+fn stops_by_a_second_signal_cost_no_attempt_of_a_message_whose_call_waits_for_a_worker() {
+    stop_repeatedly(&[], |running| {
+        running.signal(Signal::TERM);
+        running.signal(Signal::INT);
+        // Whichever of the two came last.
+        let status = running.finish().status.code();
+        assert!([Some(128 + 2), Some(128 + 15)].contains(&status), "{status:?}");
+    });
 }
 
 #[test]
