@@ -11,7 +11,7 @@ pub const MAX_MESSAGES: usize = 10;
 pub const MAX_VISIBILITY: Duration = Duration::from_hours(12);
 /// The longest wait of one receive.
 pub const MAX_WAIT: Duration = Duration::from_secs(20);
-/// The longest delay of a send, and the longest time that a dedup key is remembered: 366 days.
+/// The longest delay of a send, and the longest time that a dedup key is remembered or a result is kept: 366 days.
 pub const MAX_DELAY: Duration = Duration::from_hours(366 * 24);
 /// How long a dedup key is remembered by default.
 pub(crate) const DEDUP_WINDOW: Duration = Duration::from_mins(5);
@@ -126,7 +126,7 @@ impl SendOptions {
         self
     }
 
-    /// Keeps the reply for this time, to be read by the message's id: more than zero, up to 12 h.
+    /// Keeps the reply for this time, to be read by the message's id: more than zero, up to 366 days.
     pub fn keep_result(mut self, time: Duration) -> Self {
         self.keep_result = Some(time);
         self
@@ -163,7 +163,7 @@ impl SendOptions {
             positive("dedup_for", time, MAX_DELAY)?;
         }
         if let Some(time) = self.keep_result {
-            positive("keep_result", time, MAX_VISIBILITY)?;
+            positive("keep_result", time, MAX_DELAY)?;
         }
         match self.time_to_live {
             Some(Duration::ZERO) => {

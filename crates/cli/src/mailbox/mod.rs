@@ -184,7 +184,7 @@ struct SendArgs {
     /// Make the message a dead letter if nobody receives it within this time.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     ttl: Option<Duration>,
-    /// Keep the reply for this long, for `mailbox result`; up to 12 h.
+    /// Keep the reply for this long, for `mailbox result`; up to 366 days.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     keep_result: Option<Duration>,
     /// Attach an attribute. Repeatable.

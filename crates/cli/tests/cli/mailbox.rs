@@ -438,7 +438,7 @@ fn a_limit_that_was_set_holds_for_the_program_and_looking_buries_nothing() {
 #[test]
 fn a_result_is_waited_for_and_read_by_its_id() {
     let mail = MailboxFile::new();
-    let id = mail.ok("send", &["6", "--keep-result", "1h"]).trim().to_owned();
+    let id = mail.ok("send", &["6", "--keep-result", "24h"]).trim().to_owned();
     let (status, said) = mail.refused("result", &[&id]);
     assert!(status == 3 && said.contains("there is no reply to the message"), "{status} {said}");
     let mut waiting = mail.command("result", &[&id, "--wait", "60s"]);

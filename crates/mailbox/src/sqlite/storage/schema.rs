@@ -279,8 +279,8 @@ fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Res
     )?;
     transaction.execute("DELETE FROM rate", [])?;
     transaction.execute(
-        "UPDATE result SET until = ?1 + min(max(until_wall - ?2, 0), ?3)",
-        params![now, wall, micros(MAX_VISIBILITY)],
+        "UPDATE result SET until = ?1 + min(max(until_wall - ?2, 0), until_wall - replied)",
+        params![now, wall],
     )?;
     transaction.execute(
         "INSERT INTO file (one, boot, seen) VALUES (1, ?1, ?2)

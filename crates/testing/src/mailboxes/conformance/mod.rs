@@ -124,7 +124,8 @@ checks! { $
         a_reply_out_of_range_leaves_the_message_leased
         a_reply_has_the_id_the_attributes_and_the_trace_of_its_request
         a_result_is_kept_for_its_time_and_read_by_its_id
-        a_result_is_kept_for_more_than_nothing_and_up_to_12_h
+        a_result_is_kept_for_more_than_nothing_and_up_to_366_days
+        a_result_is_kept_for_days
         a_reply_wakes_who_waits_for_the_result
         each_of_many_requests_gets_its_own_answer
         a_request_that_nobody_answers_ends_in_time
