@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use snakepit::mailbox::{Mailbox, MessageCounts, ReceiveOptions, SendOptions, SqliteMailbox};
@@ -240,6 +240,71 @@ fn stops_by_a_second_signal_cost_no_attempt_of_a_message_whose_call_waits_for_a_
         let status = running.finish().status.code();
         assert!([Some(128 + 2), Some(128 + 15)].contains(&status), "{status:?}");
     });
+}
+
+/// Lines of `[loop.naps]`, the message, and what shows that they act.
+type KeyInAction = (&'static str, &'static str, fn(&SqliteMailbox) -> bool);
+
+/// Reports whether the first message has died after so many failures, all of them within a few seconds.
+fn has_died_soon_after(mailbox: &SqliteMailbox, failures: usize) -> bool {
+    let letters = block_on(mailbox.dead_letters(1)).expect("a look");
+    letters.first().is_some_and(|letter| {
+        let attempts = &letter.message.attempts;
+        let took = attempts[failures - 1].began_at.duration_since(attempts[0].began_at).expect("a time");
+        attempts.len() == failures && took < Duration::from_secs(5)
+    })
+}
+
+const KEYS_IN_ACTION: [KeyInAction; 5] = [
+    // The usual pauses are 1, 2, 4 and 8 s.
+    ("backoff = \"10ms\"", "-1", |naps| has_died_soon_after(naps, 5)),
+    // Without this key, the last pause would be 10 s.
+    ("backoff = \"10ms\"\nlongest_backoff = \"20ms\"\nmax_deliveries = 12", "-1", |naps| {
+        has_died_soon_after(naps, 12)
+    }),
+    ("backoff = \"10m\"", "-1", |naps| count(naps).delayed == 1),
+    ("give_up_on = [\"ValueError\"]", "-1", |naps| has_died_soon_after(naps, 1)),
+    ("max_deliveries = 1", "-1", |naps| has_died_soon_after(naps, 1)),
+];
+
+#[test]
+fn each_key_of_a_loop_acts() {
+    for (keys, body, acts) in KEYS_IN_ACTION {
+        let service = Service::new(&CONFIG.replace("wait = \"5s\"", keys));
+        let naps = service.mailbox("naps");
+        ask(&naps, [body.to_owned()].into_iter());
+        let running = service.start(&["naps"]);
+        let deadline = Instant::now() + PATIENCE;
+        while !acts(&naps) {
+            assert!(Instant::now() < deadline, "{keys}: {:?}", count(&naps));
+            std::thread::yield_now();
+        }
+        running.signal(Signal::TERM);
+        running.finish().assert_status(0);
+        service.scene.assert_clean();
+    }
+}
+
+#[test]
+fn the_lease_of_a_killed_service_lasts_as_long_as_its_visibility_timeout() {
+    let service = Service::new(&CONFIG.replace("\"1m\"", "\"2s\""));
+    let naps = service.mailbox("naps");
+    ask(&naps, ["600".to_owned()].into_iter());
+    let running = service.start(&["naps"]);
+    service.until_begun(1);
+    running.signal(Signal::KILL);
+    running.finish();
+    until_visible(&naps, 1);
+    service.scene.assert_clean();
+}
+
+#[test]
+fn a_wait_out_of_range_is_refused_with_the_range() {
+    let service = Service::new(&CONFIG.replace("\"5s\"", "\"21s\""));
+    let done = finish(&mut service.command(&["naps"]));
+    assert!(!done.status.success(), "{done:?}");
+    assert!(done.stderr.contains("wait") && done.stderr.contains("0s to 20s"), "{done:?}");
+    service.scene.assert_clean();
 }
 
 #[test]
