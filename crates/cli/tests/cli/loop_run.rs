@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use snakepit::mailbox::{Mailbox, MessageCounts, SendOptions, SqliteMailbox};
+use snakepit::mailbox::{Mailbox, MessageCounts, ReceiveOptions, SendOptions, SqliteMailbox};
 use tempfile::TempDir;
 
 use crate::support::pty::{CTRL_C, Pty};
 use crate::support::{PATIENCE, Running, Scene, finish};
 
 const WORKER: &str = "\
+import pathlib
 import time
 
 import snakepit
@@ -24,6 +25,7 @@ def double(n: int):
 
 @snakepit.command
 def nap(seconds: float):
+    pathlib.Path(__file__).with_name(f\"begun-{time.time_ns()}\").touch()
     time.sleep(seconds)
 ";
 
@@ -77,6 +79,23 @@ impl Service {
 
     fn mailbox(&self, queue: &str) -> SqliteMailbox {
         SqliteMailbox::open_named(self.dir.path().join("mail.db"), queue).expect("opened")
+    }
+
+    /// Waits until workers have begun so many naps.
+    fn until_begun(&self, wanted: usize) {
+        let begun = || {
+            let files = std::fs::read_dir(self.dir.path()).expect("the directory");
+            files
+                .filter(|file| {
+                    file.as_ref().expect("a file").file_name().to_string_lossy().starts_with("begun-")
+                })
+                .count()
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while begun() != wanted {
+            assert!(Instant::now() < deadline, "{} naps instead of {wanted}", begun());
+            std::thread::yield_now();
+        }
     }
 
     fn refused(&self, rest: &[&str]) -> String {
@@ -134,7 +153,7 @@ fn a_service_that_is_stopped_in_the_middle_and_started_again_answers_each_messag
     assert!(answered < 100, "it was to be stopped in the middle");
     assert_eq!((answered + left.visible, left.in_flight, left.dead), (100, 0, 0), "{left:?}");
 
-    let second = service.start(&[]);
+    let second = service.start(&["--create"]);
     until_visible(&replies, 100);
     second.signal(Signal::TERM);
     second.finish().assert_status(0);
@@ -165,6 +184,129 @@ fn a_second_signal_cancels_what_is_in_flight_and_gives_it_back() {
     service.scene.assert_clean();
 }
 
+/// The concurrency of the loop in [`BUSY`].
+const CALLS: u64 = 8;
+const STOPS: usize = 5;
+
+/// A loop with many more calls than workers.
+const BUSY: &str = "\
+[pool.math]
+worker = \"worker.py\"
+workers = 1
+cancel_grace = { ask = \"10ms\", raise = \"10ms\", terminate = \"10ms\" }
+
+[loop.naps]
+mailbox = \"sqlite:mail.db#naps\"
+command = \"nap\"
+concurrency = 8
+max_deliveries = 10
+visibility_timeout = \"2s\"
+";
+
+/// Starts and stops a busy service several times. `stop` gets the service when its worker has begun one message, and
+/// the calls of the others wait.
+fn stop_repeatedly(rest: &[&str], stop: impl Fn(Running)) {
+    let service = Service::new(BUSY);
+    let naps = service.mailbox("naps");
+    ask(&naps, (0..CALLS).map(|_| "600".to_owned()));
+    for life in 1..=STOPS {
+        let running = service.start(rest);
+        until_in_flight(&naps, CALLS);
+        service.until_begun(life);
+        stop(running);
+        until_visible(&naps, CALLS);
+    }
+    let received = block_on(naps.receive(ReceiveOptions::new().max_messages(10))).expect("received");
+    assert_eq!(received.len() as u64, CALLS, "nothing is buried");
+    let counted: u32 = received.iter().map(|message| message.delivery_count - 1).sum();
+    assert_eq!(counted, STOPS as u32, "the worker has begun one message in each life");
+    service.scene.assert_clean();
+}
+
+#[test]
+fn stops_by_timeout_cost_no_attempt_of_a_message_whose_call_waits_for_a_worker() {
+    stop_repeatedly(&["--shutdown-timeout", "100ms"], |running| {
+        running.signal(Signal::TERM);
+        running.finish().assert_status(1);
+    });
+}
+
+#[test]
+fn stops_by_a_second_signal_cost_no_attempt_of_a_message_whose_call_waits_for_a_worker() {
+    stop_repeatedly(&[], |running| {
+        running.signal(Signal::TERM);
+        running.signal(Signal::INT);
+        // Whichever of the two came last.
+        let status = running.finish().status.code();
+        assert!([Some(128 + 2), Some(128 + 15)].contains(&status), "{status:?}");
+    });
+}
+
+/// Lines of `[loop.naps]`, the message, and what shows that they act.
+type KeyInAction = (&'static str, &'static str, fn(&SqliteMailbox) -> bool);
+
+/// Reports whether the first message has died after so many failures, all of them within a few seconds.
+fn has_died_soon_after(mailbox: &SqliteMailbox, failures: usize) -> bool {
+    let letters = block_on(mailbox.dead_letters(1)).expect("a look");
+    letters.first().is_some_and(|letter| {
+        let attempts = &letter.message.attempts;
+        let took = attempts[failures - 1].began_at.duration_since(attempts[0].began_at).expect("a time");
+        attempts.len() == failures && took < Duration::from_secs(5)
+    })
+}
+
+const KEYS_IN_ACTION: [KeyInAction; 5] = [
+    // The usual pauses are 1, 2, 4 and 8 s.
+    ("backoff = \"10ms\"", "-1", |naps| has_died_soon_after(naps, 5)),
+    // Without this key, the last pause would be 10 s.
+    ("backoff = \"10ms\"\nlongest_backoff = \"20ms\"\nmax_deliveries = 12", "-1", |naps| {
+        has_died_soon_after(naps, 12)
+    }),
+    ("backoff = \"10m\"", "-1", |naps| count(naps).delayed == 1),
+    ("give_up_on = [\"ValueError\"]", "-1", |naps| has_died_soon_after(naps, 1)),
+    ("max_deliveries = 1", "-1", |naps| has_died_soon_after(naps, 1)),
+];
+
+#[test]
+fn each_key_of_a_loop_acts() {
+    for (keys, body, acts) in KEYS_IN_ACTION {
+        let service = Service::new(&CONFIG.replace("wait = \"5s\"", keys));
+        let naps = service.mailbox("naps");
+        ask(&naps, [body.to_owned()].into_iter());
+        let running = service.start(&["naps"]);
+        let deadline = Instant::now() + PATIENCE;
+        while !acts(&naps) {
+            assert!(Instant::now() < deadline, "{keys}: {:?}", count(&naps));
+            std::thread::yield_now();
+        }
+        running.signal(Signal::TERM);
+        running.finish().assert_status(0);
+        service.scene.assert_clean();
+    }
+}
+
+#[test]
+fn the_lease_of_a_killed_service_lasts_as_long_as_its_visibility_timeout() {
+    let service = Service::new(&CONFIG.replace("\"1m\"", "\"2s\""));
+    let naps = service.mailbox("naps");
+    ask(&naps, ["600".to_owned()].into_iter());
+    let running = service.start(&["naps"]);
+    service.until_begun(1);
+    running.signal(Signal::KILL);
+    running.finish();
+    until_visible(&naps, 1);
+    service.scene.assert_clean();
+}
+
+#[test]
+fn a_wait_out_of_range_is_refused_with_the_range() {
+    let service = Service::new(&CONFIG.replace("\"5s\"", "\"21s\""));
+    let done = finish(&mut service.command(&["naps", "--create"]));
+    assert!(!done.status.success(), "{done:?}");
+    assert!(done.stderr.contains("wait") && done.stderr.contains("0s to 20s"), "{done:?}");
+    service.scene.assert_clean();
+}
+
 #[test]
 fn a_misspelt_name_fails_the_start_and_the_error_suggests_the_nearest_name() {
     let service = Service::new(CONFIG);
@@ -181,10 +323,35 @@ fn a_misspelt_name_fails_the_start_and_the_error_suggests_the_nearest_name() {
         ("shutdown_timeout", "shutdown_tiemout", "did you mean `shutdown_timeout`?"),
     ] {
         let service = Service::new(&CONFIG.replace(right, wrong));
-        let told = service.refused(&[]);
+        let told = service.refused(&["--create"]);
         assert!(told.contains(said), "{said:?} is not in {told:?}");
         service.scene.assert_clean();
     }
+}
+
+#[test]
+fn a_mailbox_that_is_missing_is_refused_unless_it_is_to_be_created() {
+    let service = Service::new(CONFIG);
+    let file = service.dir.path().join("mail.db");
+    let told = service.refused(&["doubles"]);
+    assert!(told.contains(&format!("there is no mailbox file {}", file.display())), "{told}");
+    assert!(told.contains("--create") && told.contains("`create = true` in [loop.doubles]"), "{told}");
+    assert!(!file.exists(), "nothing was made");
+
+    drop(service.mailbox("elsewhere"));
+    let told = service.refused(&["doubles"]);
+    assert!(told.contains(&format!("there is no mailbox numbers in {}", file.display())), "{told}");
+
+    let create = CONFIG.replace("command = \"double\"", "command = \"double\"\ncreate = true");
+    let service = Service::new(&create);
+    let running = service.start(&["doubles"]);
+    running.signal(Signal::INT);
+    running.finish().assert_status(0);
+    assert!(service.dir.path().join("mail.db").exists());
+}
+
+#[test]
+fn a_misspelt_mailbox_is_refused_with_the_nearest_name() {
     let misspelt = Service::new(&CONFIG.replace("#numbers", "#numbres"));
     drop(misspelt.mailbox("numbers"));
     let told = misspelt.refused(&["doubles"]);
@@ -225,7 +392,7 @@ fn probes_are_answered_where_the_configuration_says_and_lines_may_be_json() {
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
     let service = Service::new(&CONFIG.replace("[service]", &format!("[service]\nhealth = {port}")));
-    let mut running = Running::start(&mut service.command(&["--json", "--every", "50ms"]));
+    let mut running = Running::start(&mut service.command(&["--create", "--json", "--every", "50ms"]));
     let line = running.expect_line("\"runs\"");
     let told: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     assert_eq!(
@@ -247,7 +414,10 @@ fn a_terminal_gets_a_table_that_is_shown_anew() {
     let mut pty = Pty::bash(&service.scene);
     let (program, state) = (env!("CARGO_BIN_EXE_snakepit"), service.scene.state_dir().display());
     let config = service.dir.path().join("snakepit.toml");
-    pty.type_line(&format!("{program} loop run --every 100ms --state-dir {state} -c {}", config.display()));
+    pty.type_line(&format!(
+        "{program} loop run --create --every 100ms --state-dir {state} -c {}",
+        config.display()
+    ));
     pty.expect("LOOP");
     pty.expect("math.double");
     pty.expect("HANDLED");

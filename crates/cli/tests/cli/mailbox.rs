@@ -331,6 +331,20 @@ fn groups_and_rates_are_set_from_a_shell() {
 }
 
 #[test]
+fn a_rate_key_is_limited_without_an_order() {
+    let mailbox = MailboxFile::new();
+    for body in ["1", "2", "3"] {
+        mailbox.ok("send", &[body, "--rate-key", "customer-7"]);
+    }
+    mailbox.ok("settings", &["--group-rate", "2/1h"]);
+    let received = mailbox.lines("receive", &["--max", "10"]);
+    assert_eq!((received.len(), &received[0]["rate_key"]), (2, &Value::from("customer-7")));
+    assert_eq!(mailbox.ok("receive", &[]), "");
+    mailbox.ok("settings", &["--group-rate", "none"]);
+    assert_eq!(mailbox.lines("receive", &[])[0]["body"], "3");
+}
+
+#[test]
 fn the_size_of_the_file_is_said_and_compacting_makes_it_small() {
     let mailbox = MailboxFile::new();
     let body = "x".repeat(100_000);
@@ -351,7 +365,7 @@ fn the_size_of_the_file_is_said_and_compacting_makes_it_small() {
 #[test]
 fn a_mailbox_that_is_missing_is_said_to_be_and_is_not_made() {
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
-    let reading: [(&str, &[&str]); 13] = [
+    let reading: [(&str, &[&str]); 19] = [
         ("count", &[]),
         ("peek", &[]),
         ("show", &[id]),
@@ -365,6 +379,12 @@ fn a_mailbox_that_is_missing_is_said_to_be_and_is_not_made() {
         ("ack", &["1.1"]),
         ("nack", &["1.1"]),
         ("release", &["1.1"]),
+        ("extend", &["1.1", "1m"]),
+        ("pause", &[]),
+        ("resume", &[]),
+        ("backup", &["copy.db"]),
+        ("compact", &[]),
+        ("recover", &[]),
     ];
     let mail = MailboxFile::new();
     let path = mail.dir.path().join("mail.db");
@@ -438,7 +458,7 @@ fn a_limit_that_was_set_holds_for_the_program_and_looking_buries_nothing() {
 #[test]
 fn a_result_is_waited_for_and_read_by_its_id() {
     let mail = MailboxFile::new();
-    let id = mail.ok("send", &["6", "--keep-result", "1h"]).trim().to_owned();
+    let id = mail.ok("send", &["6", "--keep-result", "24h"]).trim().to_owned();
     let (status, said) = mail.refused("result", &[&id]);
     assert!(status == 3 && said.contains("there is no reply to the message"), "{status} {said}");
     let mut waiting = mail.command("result", &[&id, "--wait", "60s"]);

@@ -331,11 +331,6 @@ impl Pool {
         self.shared.health.subscribe()
     }
 
-    /// Reports whether any worker serves.
-    pub fn has_worker(&self) -> bool {
-        self.shared.scheduler().workers().next().is_some()
-    }
-
     /// Reports whether the pool is in debug mode. It then has a worker only while a call waits.
     pub fn is_debugged(&self) -> bool {
         self.shared.config().debug

@@ -1,11 +1,13 @@
 //! A task that handles one message after another, each from its start to the end of its lease.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
+use tokio::task::unconstrained;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -30,10 +32,30 @@ pub(crate) async fn handle_all(work: MessageHandler, first: StartedMessage, run:
     let mut orders = run.control.orders();
     let mut next = Some(first);
     while let Some(started) = next {
-        handle(&work, &started, &run, &mut orders).await;
-        drop(started);
+        match handle(&work, &started, &run, &mut orders).await {
+            HandlingStart::Begun => drop(started),
+            HandlingStart::NotBegun => started.holding.end_without_handling(),
+        }
         // Messages that must be given back are not started.
         next = if run.control.wanted().receives() { run.leased.start() } else { None };
+    }
+}
+
+/// Whether a handler, or a worker, has begun a message.
+enum HandlingStart {
+    Begun,
+    NotBegun,
+}
+
+impl HandlingStart {
+    fn of(outcome: &HandlingOutcome) -> Self {
+        match outcome {
+            HandlingOutcome::NotBegun { .. } => Self::NotBegun,
+            HandlingOutcome::Done(_)
+            | HandlingOutcome::Failed(_)
+            | HandlingOutcome::Unanswerable(_)
+            | HandlingOutcome::Undecodable(_) => Self::Begun,
+        }
     }
 }
 
@@ -43,22 +65,49 @@ async fn handle(
     started: &StartedMessage,
     run: &RunContext,
     orders: &mut watch::Receiver<LoopOrders>,
-) {
+) -> HandlingStart {
     let (message, beats) = (&started.message, started.holding.beats());
     reach(LoopFailpoint::Handle);
     let began = Instant::now();
+    let mut handling = pin!(try_until_begun(work, message, &beats, run));
     let outcome = tokio::select! {
         biased;
-        _ = orders.wait_for(|orders| orders.end == EndOrder::Cut) => return,
-        outcome = try_until_begun(work, message, &beats, run) => outcome,
+        _ = orders.wait_for(|orders| orders.end == EndOrder::Cut) => {
+            return begun_before_cut(handling, started, run);
+        }
+        outcome = &mut handling => outcome,
     };
     reach(LoopFailpoint::Handled);
     if outcome.failure().is_some() {
         run.control.note_failed();
     }
+    let start = HandlingStart::of(&outcome);
     settle(message, outcome, began.elapsed(), run).await;
     let (_, left) = run.leased.remove(started.id);
     run.note_settled(left);
+    start
+}
+
+/// Finds out whether a worker has begun a message whose handling is cancelled. If not, the message is given back without
+/// a counted delivery.
+fn begun_before_cut(
+    handling: Pin<&mut impl Future<Output = HandlingOutcome>>,
+    started: &StartedMessage,
+    run: &RunContext,
+) -> HandlingStart {
+    // A handler in the host has begun its message, and is not continued.
+    if run.submitted.is_none() {
+        return HandlingStart::Begun;
+    }
+    run.withdraw_queued();
+    // A handling that waits for a worker, or whose call was withdrawn, ends now.
+    let Some(HandlingOutcome::NotBegun { .. }) = unconstrained(handling).now_or_never() else {
+        return HandlingStart::Begun;
+    };
+    if let Some(receipt) = &started.message.receipt {
+        run.leased.note_not_begun(receipt.clone());
+    }
+    HandlingStart::NotBegun
 }
 
 /// Handles the message. If no worker has begun it, tries again as soon as a worker may, until the loop must give back
@@ -91,6 +140,7 @@ async fn try_until_begun(
         if !run.until_pool_is_ready(pause).await {
             return HandlingOutcome::NotBegun { failure, again_in };
         }
+        run.leased.note_begun(message);
     }
 }
 

@@ -67,6 +67,7 @@ impl MainLoop {
                 mailbox,
                 work: Arc::new(work),
                 gate: None,
+                submitted: None,
                 rules: Arc::default(),
                 concurrency: Concurrency::Fixed(1),
                 prefetch: 0,

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use super::PoolLoopOptions;
 use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, body};
-use crate::receive::{Concurrency, MessageHandler, MessageLoop, PoolGate};
+use crate::receive::{Concurrency, MessageHandler, MessageLoop, PoolGate, SubmittedCalls};
 use crate::settle::{HandlingOutcome, SettlementRules};
 use crate::{
     Beats, CallError, Control, HandlerFailure, LoopError, Pool, RunOptions, Runnable, Snakepit, Value,
@@ -85,11 +85,12 @@ impl PoolLoop {
             let (pool, command) = (stuck_pool.clone(), stuck_command.clone());
             Box::pin(async move { pool.stacks_at(Some(&command)).await })
         });
-        let gate = PoolGate::new(&pool);
+        let submitted = SubmittedCalls::default();
         Ok(Self {
             inner: MessageLoop {
-                work: work(&control, &pool, &gate, options),
-                gate: Some(gate),
+                work: work(&control, &pool, &submitted, options),
+                gate: Some(PoolGate::new(&pool)),
+                submitted: Some(submitted),
                 control,
                 mailbox,
                 rules: Arc::new(SettlementRules {
@@ -134,8 +135,13 @@ impl PoolLoop {
     }
 }
 
-fn work(control: &Control, pool: &Pool, gate: &PoolGate, options: &PoolLoopOptions) -> MessageHandler {
-    let (control, pool, gate) = (control.clone(), pool.clone(), Arc::new(gate.clone()));
+fn work(
+    control: &Control,
+    pool: &Pool,
+    submitted: &SubmittedCalls,
+    options: &PoolLoopOptions,
+) -> MessageHandler {
+    let (control, pool, submitted) = (control.clone(), pool.clone(), submitted.clone());
     let command = options.command.clone();
     let timeout = options.call_timeout;
     let tells_id = options.tell_id;
@@ -152,17 +158,17 @@ fn work(control: &Control, pool: &Pool, gate: &PoolGate, options: &PoolLoopOptio
         if let Some(timeout) = timeout {
             call = call.timeout(timeout);
         }
-        let wants_reply = message.wants_reply();
-        let (control, gate, heartbeat) = (control.clone(), Arc::clone(&gate), Beats::current());
+        let (wants_reply, receipt) = (message.wants_reply(), message.receipt.clone());
+        let (control, submitted, heartbeat) = (control.clone(), submitted.clone(), Beats::current());
         Box::pin(async move {
             let mut pending = match call.begin() {
                 Ok(pending) => pending,
                 Err(error) => return failed(error),
             };
-            let submitted = gate.submit(pending.withdrawal());
+            let submitted = submitted.submit(receipt, pending.withdrawal());
             // The loop may have withdrawn its queued calls just before this one was submitted.
             if !control.wanted().receives() {
-                gate.withdraw_queued();
+                submitted.withdraw();
             }
             let answered = answer(&mut pending, heartbeat).await;
             if answered.is_err() && submitted.is_withdrawn() {

@@ -1,10 +1,10 @@
 //! The messages that a run has received but not settled. Their leases are extended, and they go back if the run is
 //! dropped.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use crate::mailbox::{Message, NackOptions};
+use crate::mailbox::{Message, NackOptions, Receipt};
 use crate::receive::RunContext;
 use crate::settle::{CUT_OFF, receipts};
 use crate::{Control, InFlightGuard, locked};
@@ -27,12 +27,18 @@ struct LeasedState {
     /// once more.
     returning: BTreeMap<LeaseId, Message>,
     waiting: VecDeque<LeaseId>,
+    /// Messages in handling that no worker has begun, and that none will begin.
+    not_begun: HashSet<Receipt>,
 }
 
 impl LeasedState {
     fn take_waiting(&mut self) -> Vec<(LeaseId, Message)> {
         let waiting = std::mem::take(&mut self.waiting).into_iter();
         waiting.filter_map(|id| Some((id, self.messages.remove(&id)?))).collect()
+    }
+
+    fn has_begun(&self, message: &Message) -> bool {
+        message.receipt.as_ref().is_none_or(|receipt| !self.not_begun.contains(receipt))
     }
 }
 
@@ -47,7 +53,7 @@ pub(crate) struct StartedMessage {
 /// The contents of the table.
 #[derive(Debug)]
 pub(crate) struct TakenMessages {
-    /// The messages that a handler has begun.
+    /// The messages that a handler, or a worker, has begun.
     pub(crate) started: Vec<Message>,
     pub(crate) not_started: Vec<Message>,
 }
@@ -111,7 +117,23 @@ impl LeasedMessages {
     /// Removes a message that is settled or whose lease is lost. Returns how many messages are left.
     pub(crate) fn remove(&self, id: LeaseId) -> (Option<Message>, usize) {
         let mut state = locked(&self.state);
-        (state.messages.remove(&id), state.messages.len())
+        let removed = state.messages.remove(&id);
+        if let Some(receipt) = removed.as_ref().and_then(|message| message.receipt.as_ref()) {
+            state.not_begun.remove(receipt);
+        }
+        (removed, state.messages.len())
+    }
+
+    /// Records that no worker has begun the message of this receipt, and that none will.
+    pub(crate) fn note_not_begun(&self, receipt: Receipt) {
+        locked(&self.state).not_begun.insert(receipt);
+    }
+
+    /// Records that a worker may begin the message after all.
+    pub(crate) fn note_begun(&self, message: &Message) {
+        if let Some(receipt) = &message.receipt {
+            locked(&self.state).not_begun.remove(receipt);
+        }
     }
 
     pub(crate) fn all(&self) -> Vec<(LeaseId, Message)> {
@@ -122,8 +144,13 @@ impl LeasedMessages {
         let mut state = locked(&self.state);
         let waiting = state.take_waiting().into_iter().map(|(_, message)| message);
         self.control.note_waiting(0);
-        let not_started = std::mem::take(&mut state.returning).into_values().chain(waiting).collect();
-        TakenMessages { started: std::mem::take(&mut state.messages).into_values().collect(), not_started }
+        let mut not_started: Vec<Message> =
+            std::mem::take(&mut state.returning).into_values().chain(waiting).collect();
+        let in_handling = std::mem::take(&mut state.messages).into_values();
+        let (started, not_begun): (Vec<_>, Vec<_>) =
+            in_handling.partition(|message| state.has_begun(message));
+        not_started.extend(not_begun);
+        TakenMessages { started, not_started }
     }
 }
 
@@ -132,13 +159,13 @@ pub(crate) struct ReturnOnDrop(pub(crate) Arc<RunContext>);
 
 impl Drop for ReturnOnDrop {
     fn drop(&mut self) {
-        let TakenMessages { started, not_started } = self.0.leased.take_all();
-        let Some(first) = started.first().or(not_started.first()) else { return };
+        let TakenMessages { mut started, not_started } = self.0.leased.take_all();
         // After the deadline the leases run out, like those of a killed process, because the work may still be running
         // somewhere.
         if self.0.control.wanted().is_overdue() {
-            return;
+            started.clear();
         }
+        let Some(first) = started.first().or(not_started.first()) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let mailbox = Arc::clone(&first.mailbox);
         let (started, not_started) = (receipts(&started), receipts(&not_started));

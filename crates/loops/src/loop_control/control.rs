@@ -216,7 +216,7 @@ impl Control {
         let held = InFlight { message: message.into(), trace, since: now, last_beat: now, number };
         locked(&self.0.held).insert(number, held);
         self.0.in_flight.fetch_add(1, Ordering::SeqCst);
-        InFlightGuard { control: self.clone(), number }
+        InFlightGuard { control: self.clone(), number, was_begun: true }
     }
 
     /// Returns the messages that are being handled, the oldest first.
@@ -332,9 +332,15 @@ impl Drop for RunGuard {
 pub struct InFlightGuard {
     control: Control,
     number: u64,
+    was_begun: bool,
 }
 
 impl InFlightGuard {
+    /// Ends the time in flight of a message that no worker has begun. It does not count as handled.
+    pub(crate) fn end_without_handling(mut self) {
+        self.was_begun = false;
+    }
+
     /// Returns the handle with which the message's handler reports progress.
     pub fn beats(&self) -> Beats {
         Beats::new(self.control.clone(), self.number)
@@ -344,7 +350,7 @@ impl InFlightGuard {
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
         locked(&self.control.0.held).remove(&self.number);
-        self.control.0.handled.fetch_add(1, Ordering::Relaxed);
+        self.control.0.handled.fetch_add(u64::from(self.was_begun), Ordering::Relaxed);
         if self.control.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.control.0.notify_if_empty();
         }

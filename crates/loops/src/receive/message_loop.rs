@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::availability::LoopAvailability;
 use super::message_window::{Concurrency, MessageWindow};
-use super::{PoolGate, PoolReadiness, RunContext};
+use super::{PoolGate, PoolReadiness, RunContext, SubmittedCalls};
 use crate::failpoint::{LoopFailpoint, reach};
 use crate::handle::{NO_WORKERS, handle_all};
 use crate::health::real_now;
@@ -47,6 +47,8 @@ pub(crate) struct MessageLoop {
     pub(crate) work: MessageHandler,
     /// The gate to the pool that handles messages. `None` if the host itself handles them.
     pub(crate) gate: Option<PoolGate>,
+    /// The calls of the messages. `None` if the host itself handles them.
+    pub(crate) submitted: Option<SubmittedCalls>,
     pub(crate) rules: Arc<SettlementRules>,
     pub(crate) concurrency: Concurrency,
     pub(crate) prefetch: usize,
@@ -109,6 +111,7 @@ impl MessageLoop {
             rules: Arc::clone(&self.rules),
             // If the policy gives up messages for lack of workers, messages do not wait for a worker.
             gate: self.gate.clone().filter(|_| !self.rules.policy.buries_at_once(NO_WORKERS)),
+            submitted: self.submitted.clone(),
             slow: SlowMessages::default(),
             leases: LeaseTimes::new(&options),
             requested: AtomicUsize::new(0),
@@ -177,8 +180,8 @@ impl<'a> MessageLoopRun<'a> {
             } else if !ends && wanted.receives() {
                 self.receive();
             }
-            if let (false, Some(gate)) = (wanted.receives(), &self.gate) {
-                gate.withdraw_queued();
+            if !wanted.receives() {
+                self.context.withdraw_queued();
             }
             self.extend(wanted);
             self.wait(wanted).await;
@@ -337,6 +340,7 @@ impl<'a> MessageLoopRun<'a> {
     /// Waits for the handlers, which cancel themselves, and gives back their messages and the waiting ones.
     async fn cut(mut self) {
         self.stop_receiving();
+        self.context.withdraw_queued();
         let deadline = Instant::now() + CANCEL_TIMEOUT;
         while let Ok(Some(_)) = timeout_at(deadline, self.handlers.join_next()).await {}
         let TakenMessages { started, not_started } = self.context.leased.take_all();
@@ -349,5 +353,12 @@ impl<'a> MessageLoopRun<'a> {
         };
         // If the mailbox does not answer, the leases run out.
         let _ = timeout(RETURN_TIMEOUT, given_back).await;
+    }
+}
+
+impl Drop for MessageLoopRun<'_> {
+    /// Comes before the handlers are dropped, whose calls can then no longer be told apart.
+    fn drop(&mut self) {
+        self.context.withdraw_queued();
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::availability::LoopAvailability;
-use super::{PoolGate, PoolReadiness};
+use super::{PoolGate, PoolReadiness, SubmittedCalls};
 use crate::lease::{LeaseTimes, LeasedMessages, SlowMessages};
 use crate::settle::SettlementRules;
 use crate::{Control, EndOrder, LoopOrders};
@@ -21,6 +21,8 @@ pub(crate) struct RunContext {
     pub(crate) rules: Arc<SettlementRules>,
     /// `None` if the host itself handles messages, or if the policy gives up messages for lack of workers.
     pub(crate) gate: Option<PoolGate>,
+    /// `None` if the host itself handles messages.
+    pub(crate) submitted: Option<SubmittedCalls>,
     pub(crate) leases: LeaseTimes,
     pub(crate) slow: SlowMessages,
     /// The number of messages that the running receives may return.
@@ -36,6 +38,14 @@ impl RunContext {
     pub(crate) fn note_settled(&self, left: usize) {
         if left + self.requested.load(Ordering::Relaxed) < self.enough.load(Ordering::Relaxed) {
             self.room.notify_one();
+        }
+    }
+
+    /// Withdraws the calls that wait in the pool's queue. Their messages were not begun, so they will be given back
+    /// without a counted delivery, however the run ends.
+    pub(crate) fn withdraw_queued(&self) {
+        if let Some(submitted) = &self.submitted {
+            submitted.withdraw_queued(|receipt| self.leased.note_not_begun(receipt));
         }
     }
 

@@ -3,8 +3,9 @@
 //! `SNAKEPIT_RESTARTS=10000` sets the number of restarts.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use snakepit::mailbox::{
@@ -13,12 +14,31 @@ use snakepit::mailbox::{
 use snakepit_proving::random::SeededRandom;
 use snakepit_proving::{random, rounds};
 
-use super::{LooperProcess, block_on, dir};
+use super::{LooperProcess, block_on, dir, worker};
 
 /// The minimum number of messages that wait while the service is stopped and started.
-const BACKLOG: u64 = 40;
+const BACKLOG: u64 = 80;
+/// How long the sender waits before it counts again.
+const PAUSE: Duration = Duration::from_millis(2);
 /// The number of services, each with its own file.
 const SERVICES: usize = 2;
+
+/// What handles the messages of a service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum HandledBy {
+    Host,
+    /// A pool with one worker, for which most calls wait.
+    Pool,
+}
+
+/// How a service is asked to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stop {
+    /// One signal: what has begun completes.
+    Finish,
+    /// Two signals: what has begun is cancelled.
+    Now,
+}
 
 /// The results of one service.
 #[derive(Default, Debug)]
@@ -28,9 +48,15 @@ struct ServiceTotals {
     answered: BTreeSet<u64>,
     /// Messages that were received but not begun when the service was asked to end.
     given_back: u64,
+    /// The deliveries that have counted although their messages were not answered.
+    earlier_deliveries: u64,
+    /// How often a second signal has stopped the service.
+    cuts: u64,
 }
 
 struct RestartedService {
+    handled_by: HandledBy,
+    path: PathBuf,
     requests: SqliteMailbox,
     replies: SqliteMailbox,
     sent: AtomicU64,
@@ -46,7 +72,8 @@ impl RestartedService {
     fn send(&self) {
         while !self.is_over.load(Ordering::SeqCst) {
             if self.count().visible >= BACKLOG {
-                std::thread::yield_now();
+                // A sender that counted all the time would leave workers no time to start.
+                std::thread::sleep(PAUSE);
                 continue;
             }
             let first = self.sent.load(Ordering::SeqCst);
@@ -84,56 +111,106 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Starts a service, lets it begin some messages, and ends it. Returns how many messages it gave back.
-fn life(dir: &std::path::Path, file: &str, world: &RestartedService, begun: u64) -> u64 {
-    let mut service = LooperProcess::start(dir, &["answer", file], None);
-    let mut left = begun + 1;
-    while left > 0 {
+/// What a service has said of its messages in one life.
+#[derive(Default)]
+struct LifeReport {
+    /// The messages that it has begun or answered.
+    messages: u64,
+    /// Their deliveries before the last one.
+    earlier_deliveries: u64,
+}
+
+impl LifeReport {
+    fn read(&mut self, line: &str) {
+        let delivery: Option<u64> =
+            line.strip_prefix("answered at delivery ").map(|delivery| delivery.parse().expect("a number"));
+        self.messages += u64::from(delivery.is_some() || line == "begun");
+        self.earlier_deliveries += delivery.map_or(0, |delivery| delivery - 1);
+    }
+}
+
+/// Starts a service, lets it begin some messages, and ends it.
+fn life(dir: &std::path::Path, world: &RestartedService, begun: u64, stop: Stop, year: &mut ServiceTotals) {
+    let (file, worker) = (world.path.to_string_lossy(), worker());
+    let words = match world.handled_by {
+        HandledBy::Host => vec!["answer", &file],
+        HandledBy::Pool => vec!["answer", &file, "pool", &worker],
+    };
+    let mut service = LooperProcess::start(dir, &words, None);
+    let mut report = LifeReport::default();
+    let mut serves = false;
+    while !serves || report.messages < begun {
         let line = service.0.hear().unwrap_or_else(|| panic!("it ended by itself"));
-        left -= u64::from(["serving", "begun"].contains(&line.trim_end()));
+        serves |= line.trim_end() == "serving";
+        report.read(line.trim_end());
     }
     let in_flight = world.count().in_flight;
     service.0.process().signal(Signal::TERM);
-    let mut after = 0;
-    while service.0.hear().is_some() {
-        after += 1;
+    if stop == Stop::Now {
+        service.0.process().signal(Signal::INT);
+    }
+    let before = report.messages;
+    while let Some(line) = service.0.hear() {
+        report.read(line.trim_end());
     }
     let ended = service.0.wait();
-    assert_eq!(ended.code(), Some(0), "a service that finishes what it has begun: {ended:?}");
+    let expected: &[i32] = match stop {
+        Stop::Finish => &[0],
+        // Whichever signal came last.
+        Stop::Now => &[128 + 2, 128 + 15],
+    };
+    assert!(ended.code().is_some_and(|code| expected.contains(&code)), "{stop:?}: {ended:?}");
     assert_eq!(world.count().in_flight, 0, "all of it was finished or given back");
-    in_flight.saturating_sub(after)
+    year.given_back += in_flight.saturating_sub(report.messages - before);
+    year.earlier_deliveries += report.earlier_deliveries;
+    year.cuts += u64::from(stop == Stop::Now);
 }
 
-fn year(restarts: usize, seed: u64) -> ServiceTotals {
+fn year(handled_by: HandledBy, restarts: usize, seed: u64) -> ServiceTotals {
     let dir = dir();
     let path = dir.path().join("mail");
     let open = |queue: &str| SqliteMailbox::open_named(&path, queue).expect("the mailbox");
     let (requests, replies) = (open("requests"), open("replies"));
-    let world =
-        RestartedService { requests, replies, sent: AtomicU64::new(0), is_over: AtomicBool::new(false) };
-    let file = path.to_string_lossy().into_owned();
+    let (sent, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let world = RestartedService { handled_by, requests, replies, sent, is_over, path };
     let mut random = SeededRandom::new(seed);
     let mut year = ServiceTotals { restarts, ..ServiceTotals::default() };
     std::thread::scope(|scope| {
         scope.spawn(|| world.send());
         let _over = StopOnDrop(&world.is_over);
         for _ in 0..restarts {
-            year.given_back += life(dir.path(), &file, &world, random.below(12));
+            let is_cut = handled_by == HandledBy::Pool && random.below(2) == 0;
+            let stop = if is_cut { Stop::Now } else { Stop::Finish };
+            life(dir.path(), &world, random.below(12), stop, &mut year);
             world.read_answers(&mut year.answered);
         }
     });
     year.sent = world.sent.load(Ordering::SeqCst);
     // Nothing is sent any more, and one more life answers the rest.
     let left = year.sent - year.answered.len() as u64;
-    life(dir.path(), &file, &world, left);
+    life(dir.path(), &world, left, Stop::Finish, &mut year);
     world.read_answers(&mut year.answered);
     assert_eq!(world.count(), MessageCounts::default(), "nothing is left, and nothing is buried");
     assert_eq!(year.answered, (0..year.sent).collect(), "each message is answered");
+    let (counted, cuts) = (year.earlier_deliveries, year.cuts);
+    assert!(
+        counted <= cuts,
+        "{cuts} cuts, each of at most one call that was begun, cost {counted} deliveries"
+    );
     year
 }
 
 #[test]
 fn rounds_of_restarts_under_load_lose_nothing_answer_all_once_and_bury_nothing() {
+    restart_repeatedly(HandledBy::Host);
+}
+
+#[test]
+fn rounds_of_restarts_of_a_pool_loop_by_one_signal_or_two_bury_nothing_either() {
+    restart_repeatedly(HandledBy::Pool);
+}
+
+fn restart_repeatedly(handled_by: HandledBy) {
     let asked = std::env::var("SNAKEPIT_RESTARTS").ok().map(|number| number.parse().expect("a number"));
     let all: usize = asked.unwrap_or_else(|| rounds(200, 10));
     let seed = random::below(u64::MAX);
@@ -141,10 +218,13 @@ fn rounds_of_restarts_under_load_lose_nothing_answer_all_once_and_bury_nothing()
     let began = Instant::now();
     std::thread::scope(|scope| {
         let years: Vec<_> = (0..SERVICES)
-            .map(|number| scope.spawn(move || year(all.div_ceil(SERVICES), seed.wrapping_add(number as u64))))
+            .map(|number| {
+                let (restarts, seed) = (all.div_ceil(SERVICES), seed.wrapping_add(number as u64));
+                scope.spawn(move || year(handled_by, restarts, seed))
+            })
             .collect();
         for year in years {
-            let ServiceTotals { restarts, sent, answered, given_back } = year.join().expect("a service");
+            let ServiceTotals { restarts, sent, answered, given_back, .. } = year.join().expect("a service");
             let answered = answered.len();
             println!(
                 "{restarts} restarts: {sent} sent, {answered} answered, {given_back} given back, none buried"

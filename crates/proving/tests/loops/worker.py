@@ -20,6 +20,12 @@ def answer(kind, number):
 
 
 @snakepit.command
+def take_a_moment(number):
+    time.sleep(0.002)
+    return number
+
+
+@snakepit.command
 def double(n):
     """Fails or dies if the input says so."""
     if n == "raise":

@@ -12,6 +12,7 @@ use snakepit::mailbox::{
     AttemptEnd, Capabilities, DeadLetter, DeadLetterPolicy, DeadReason, FoundMessage, LeaseChange,
     LeaseExtension, Mailbox, MailboxError, MemoryMailbox, MemoryMailboxes, Message, MessageCounts, MessageId,
     NackOptions, Pending, QueueSettings, Receipt, ReceiveOptions, Reply, SendOptions, SettingsChange,
+    Support,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -63,6 +64,14 @@ impl BrokenMailbox {
 
     fn is(&self, fault: BackendFault) -> bool {
         self.fault == fault
+    }
+
+    /// Forgets what the fault loses when another process opens the mailbox.
+    async fn reopen(&self) -> Result<(), MailboxError> {
+        if self.is(BackendFault::ForgetsThePauseAtReopening) {
+            self.inner.configure(SettingsChange::new().resume()).await?;
+        }
+        Ok(())
     }
 
     /// Cuts the power.
@@ -224,7 +233,10 @@ impl Mailbox for BrokenMailbox {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        // Reopening it is opening it again in the same process.
+        let mut capabilities = self.inner.capabilities();
+        capabilities.outlives_process = Support::Yes;
+        capabilities
     }
 
     fn send(&self, body: Vec<u8>, mut options: SendOptions) -> Pending<'_, MessageId> {
@@ -238,9 +250,7 @@ impl Mailbox for BrokenMailbox {
                 BackendFault::NeverDrains if self.memory().every(20) => {
                     options.delay = Duration::from_hours(12);
                 }
-                BackendFault::IgnoresPriorities => options.priority = 0,
-                BackendFault::ForgetsDedupKeys => options.dedup_key = None,
-                _ => {}
+                _ => self.fault.change_options(&mut options),
             }
             self.inner.send(body, options).await
         })
@@ -409,8 +419,9 @@ impl Mailbox for BrokenMailbox {
         self.inner.settings()
     }
 
-    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
+    fn configure(&self, mut change: SettingsChange) -> Pending<'_, QueueSettings> {
         Box::pin(async move {
+            self.fault.change_settings(&mut change);
             match (self.fault, change.max_deliveries) {
                 // Only this handle knows the new limit.
                 (BackendFault::KeepsTheLimitToItself, Some(_)) => {

@@ -40,7 +40,7 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
          draining duration estimate expiring extension external failpoint gate group held holder idle \
          isolated jitter leased liveness load measure nested notifier operation order paused pending periodic \
          place placement priority progress quarantine queued rate recycling registry reload remote restart retry \
-         scheduler serve service sharded similar sizing slot storage store stored stuck subscription survivor \
+         scheduler serve service sharded similar sizing slot storage store stored stuck submitted subscription survivor \
          suspected tail taint task telemetry trial waiting watch watchdog window withdrawal",
     ),
     (

@@ -1,7 +1,7 @@
 //! A mailbox whose backend fails on demand.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use snakepit::mailbox::{
@@ -25,6 +25,10 @@ pub(crate) struct Flaky {
     /// The number of receives under way, and its highest value.
     pub(crate) receives: AtomicUsize,
     pub(crate) most_receives: AtomicUsize,
+    /// The options of each receive.
+    pub(crate) asked: Mutex<Vec<ReceiveOptions>>,
+    /// How each lease was changed.
+    pub(crate) changes: Mutex<Vec<LeaseChange>>,
 }
 
 /// A guard that counts a receive as under way.
@@ -55,6 +59,8 @@ impl Flaky {
             full: AtomicBool::new(false),
             receives: AtomicUsize::new(0),
             most_receives: AtomicUsize::new(0),
+            asked: Mutex::default(),
+            changes: Mutex::default(),
         })
     }
 
@@ -99,6 +105,7 @@ impl Mailbox for Behind {
     fn receive(&self, options: ReceiveOptions) -> Pending<'_, Vec<Message>> {
         let this: Arc<dyn Mailbox> = Arc::new(self.clone());
         let receiving = Receiving::begin(&self.0);
+        self.0.asked.lock().expect("no panic").push(options);
         self.0.or_fail(|| {
             Box::pin(async move {
                 let _receiving = receiving;
@@ -111,6 +118,7 @@ impl Mailbox for Behind {
         })
     }
     fn change_leases<'a>(&'a self, receipts: &'a [Receipt], change: LeaseChange) -> Pending<'a, usize> {
+        self.0.changes.lock().expect("no panic").push(change.clone());
         self.0.or_fail(|| self.0.inner.change_leases(receipts, change))
     }
     fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: NackOptions) -> Pending<'a, usize> {

@@ -7,7 +7,7 @@
 //! - `looper eval CHECKPOINT WORKER` runs an evaluation directly.
 //! - `looper letters FILE CHECKPOINT WORKER` runs an evaluation through mailboxes.
 //! - `looper serve FILE` runs a service that signals end.
-//! - `looper answer FILE` runs another such service without the steps of a test.
+//! - `looper answer FILE` runs another such service without the steps of a test, with `pool WORKER` behind it or without.
 //! - `looper contend` takes the locks of a shutdown in its main thread all the time.
 
 mod answer;
@@ -41,7 +41,8 @@ fn main() -> ExitCode {
             ["rest", file, "pool", worker] => life::rest(file, Some(worker)).await,
             ["eval", checkpoint, worker] => evaluate::directly(checkpoint, worker).await,
             ["letters", file, checkpoint, worker] => evaluate::by_letters(file, checkpoint, worker).await,
-            ["answer", file] => return answer::run(file).await,
+            ["answer", file] => return answer::run(file, None).await,
+            ["answer", file, "pool", worker] => return answer::run(file, Some(worker)).await,
             ["serve", file] => return serve::run(file).await,
             _ => panic!("looper: what is {words:?}?"),
         }

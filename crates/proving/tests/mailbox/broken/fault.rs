@@ -1,6 +1,6 @@
 //! The faults that a backend can have.
 
-use snakepit::mailbox::DeadLetterPolicy;
+use snakepit::mailbox::{DeadLetterPolicy, SendOptions, SettingsChange};
 
 /// The fault of a backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,9 +51,39 @@ pub(crate) enum BackendFault {
     LosesEarlyReplies,
     MixesUpResults,
     ForgetsResults,
+    IgnoresGroups,
+    IgnoresTheRate,
+    IgnoresTheGroupRate,
+    IgnoresRateKeys,
+    GivesWhilePaused,
+    ForgetsThePauseAtReopening,
+    ForgetsDedupKeysEarly,
 }
 
 impl BackendFault {
+    /// Changes what is sent.
+    pub(super) fn change_options(self, options: &mut SendOptions) {
+        match self {
+            Self::IgnoresPriorities => options.priority = 0,
+            Self::ForgetsDedupKeys => options.dedup_key = None,
+            // The time that a key is remembered by default.
+            Self::ForgetsDedupKeysEarly => options.dedup_for = None,
+            Self::IgnoresGroups => options.group = None,
+            Self::IgnoresRateKeys => options.rate_key = None,
+            _ => {}
+        }
+    }
+
+    /// Changes how the mailbox is configured.
+    pub(super) fn change_settings(self, change: &mut SettingsChange) {
+        match self {
+            Self::IgnoresTheRate => change.rate_limit = None,
+            Self::IgnoresTheGroupRate => change.group_rate_limit = None,
+            Self::GivesWhilePaused => change.paused = None,
+            _ => {}
+        }
+    }
+
     /// Returns the policy that the mailbox follows instead of the one that it was given.
     pub(super) fn change_limit(self, policy: DeadLetterPolicy) -> DeadLetterPolicy {
         match (self, policy.max_deliveries) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MemoryMailboxes, Pending};
+use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MailboxError, MemoryMailboxes, Pending};
 use snakepit::mailbox_conformance::Fixture;
 use tokio::runtime::Runtime;
 
@@ -29,6 +29,10 @@ impl BrokenFixture {
             opened: Arc::default(),
         }
     }
+
+    fn broken(&self, name: &str, policy: DeadLetterPolicy) -> Result<Arc<BrokenMailbox>, MailboxError> {
+        BrokenMailbox::new(&self.registry, name, policy, self.fault, Arc::clone(&self.opened))
+    }
 }
 
 impl Fixture for BrokenFixture {
@@ -37,12 +41,14 @@ impl Fixture for BrokenFixture {
     }
 
     fn open<'a>(&'a self, name: &'a str, policy: DeadLetterPolicy) -> Pending<'a, Arc<dyn Mailbox>> {
+        Box::pin(async move { Ok(self.broken(name, policy)? as Arc<dyn Mailbox>) })
+    }
+
+    fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> Pending<'a, Arc<dyn Mailbox>> {
         Box::pin(async move {
-            let broken: Arc<dyn Mailbox> = {
-                let opened = Arc::clone(&self.opened);
-                BrokenMailbox::new(&self.registry, name, policy, self.fault, opened)?
-            };
-            Ok(broken)
+            let broken = self.broken(mailbox.name(), DeadLetterPolicy::new())?;
+            broken.reopen().await?;
+            Ok(broken as Arc<dyn Mailbox>)
         })
     }
 

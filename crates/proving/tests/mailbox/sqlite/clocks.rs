@@ -99,3 +99,38 @@ fn a_wall_clock_set_back_by_years_extends_no_delay_beyond_its_length() {
     later.pass(HOUR);
     assert_eq!(count(&mailbox), [1, 0, 0, 1]);
 }
+
+#[test]
+fn a_kept_result_outlives_a_boot_by_the_wall_clock_and_no_longer_than_it_was_to_be_kept() {
+    let (dir, clock) = (dir(), Arc::new(SettableClock::new()));
+    let path = dir.path().join("mail");
+    let mailbox = open(&path, &clock);
+    let day = HOUR * 24;
+    let id =
+        block_on(mailbox.send(b"a".to_vec(), SendOptions::new().keep_result(day * 3))).expect("it is sent");
+    let message = block_on(mailbox.receive(ReceiveOptions::new())).expect("a receive").remove(0);
+    block_on(message.reply(&7)).expect("it is answered");
+    drop((message, mailbox));
+    super::until_closed(&path);
+
+    let is_kept = |clock: &Arc<SettableClock>| {
+        let mailbox = open(&path, clock);
+        let reply = block_on(mailbox.result(id, Duration::ZERO)).expect("a look");
+        drop(mailbox);
+        super::until_closed(&path);
+        reply.is_some()
+    };
+    let two_days_later = Arc::new(SettableClock::of_another_boot("second"));
+    two_days_later.set_wall_forward(day * 2);
+    assert!(is_kept(&two_days_later));
+    two_days_later.pass(HOUR * 23);
+    assert!(is_kept(&two_days_later), "a day was left");
+    two_days_later.pass(HOUR);
+    assert!(!is_kept(&two_days_later));
+    // The wall clock has lost its years.
+    let lost = Arc::new(SettableClock::of_another_boot("third"));
+    lost.set_wall_back(day * 365 * 20);
+    assert!(is_kept(&lost));
+    lost.pass(day * 3);
+    assert!(!is_kept(&lost));
+}

@@ -9,9 +9,10 @@ use snakepit::loops::{
     GiveUpAction, HandlerFailure, LoopGroup, LoopScope, MainLoop, PoolLoop, PoolLoopOptions, RunOptions,
     Runnable, Watchdog,
 };
-use snakepit::mailbox::{DeadLetterPolicy, SendOptions, TypedMessage};
+use snakepit::mailbox::{DeadLetterPolicy, LeaseChange, ReceiveOptions, SendOptions, TypedMessage};
 use snakepit::telemetry::{Event, Level, subscribe_to};
 
+use crate::flaky::{Behind, Flaky};
 use crate::mailboxes::{Mailboxes, end, run};
 use crate::support::{Pit, soon, until, worker};
 
@@ -147,4 +148,89 @@ async fn the_watchdog_tells_where_the_python_worker_is() {
     soon("it ends", group.control().until_stopped()).await;
     drop(scope);
     pit.end_now().await;
+}
+
+/// What a loop has done to its mailbox.
+#[derive(Debug)]
+struct Seen {
+    asked: Vec<ReceiveOptions>,
+    /// The pauses of messages that failed.
+    pauses: Vec<Duration>,
+    /// How long leases were extended.
+    extended: Vec<Duration>,
+    has_buried: bool,
+}
+
+impl Seen {
+    fn by(flaky: &Flaky) -> Self {
+        let changes = flaky.changes.lock().expect("no panic").clone();
+        Self {
+            asked: flaky.asked.lock().expect("no panic").clone(),
+            pauses: changes.iter().filter_map(pause).collect(),
+            extended: changes.iter().filter_map(extension).collect(),
+            has_buried: changes.iter().any(|change| matches!(change, LeaseChange::Bury(_))),
+        }
+    }
+}
+
+fn pause(change: &LeaseChange) -> Option<Duration> {
+    match change {
+        LeaseChange::Nack(options) => Some(options.visibility),
+        _ => None,
+    }
+}
+
+fn extension(change: &LeaseChange) -> Option<Duration> {
+    match change {
+        LeaseChange::Extend(visibility, _) => Some(*visibility),
+        _ => None,
+    }
+}
+
+/// An option, a call, and how the mailbox shows that the option acts.
+type OptionInAction = (&'static str, PoolLoopOptions, Value, fn(&Seen) -> bool);
+
+fn options_in_action() -> Vec<OptionInAction> {
+    let (millis, secs) = (Duration::from_millis, Duration::from_secs);
+    let (fail, sleep) = (|| PoolLoopOptions::new("fail"), || PoolLoopOptions::new("sleep"));
+    vec![
+        ("no option: a pause of one second", fail(), json!("oh"), |seen| {
+            // A quarter of a pause is random.
+            seen.pauses.first().is_some_and(|pause| (750..=1_000).contains(&pause.as_millis()))
+        }),
+        ("no option: leases of five minutes, waits of 20 s", fail(), json!("oh"), |seen| {
+            let first = seen.asked[0];
+            (first.visibility_timeout, first.wait) == (Duration::from_mins(5), Duration::from_secs(20))
+        }),
+        ("backoff", fail().backoff(secs(40)), json!("oh"), |seen| {
+            seen.pauses.first().is_some_and(|pause| (30..=40).contains(&pause.as_secs()))
+        }),
+        ("longest_backoff", fail().backoff(millis(20)).longest_backoff(millis(30)), json!("oh"), |seen| {
+            seen.pauses.len() == 4
+                && seen.pauses[1..].iter().all(|pause| (22..=30).contains(&pause.as_millis()))
+        }),
+        ("give_up_on", fail().give_up_on(vec!["ValueError".to_owned()]), json!("oh"), |seen| {
+            seen.has_buried && seen.pauses.is_empty()
+        }),
+        ("visibility_timeout", sleep().visibility_timeout(millis(300)), json!(0.5), |seen| {
+            let lease = Duration::from_millis(300);
+            seen.asked[0].visibility_timeout == lease && seen.extended.first() == Some(&lease)
+        }),
+        ("wait", fail().wait(secs(3)), json!("oh"), |seen| seen.asked[0].wait == Duration::from_secs(3)),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_option_of_a_pool_loop_acts() {
+    let pit = Pit::start(worker("basic.py").workers(1)).await;
+    for (option, options, body, acts) in options_in_action() {
+        let mailboxes = Mailboxes::memory();
+        let flaky = Flaky::new(&mailboxes.requests);
+        let pool_loop = PoolLoop::new(&pit, Arc::new(Behind(Arc::clone(&flaky))), &options).expect("a pool");
+        let scope = run(pool_loop, RunOptions::new()).await;
+        mailboxes.send(body).await;
+        until(option, || Seen::by(&flaky).asked.len() > 1 && acts(&Seen::by(&flaky))).await;
+        end(scope).await;
+    }
+    pit.end().await;
 }

@@ -8,7 +8,7 @@ use snakepit_mailbox::{
 };
 
 use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range};
-use super::{CheckVerdict, Held, needs};
+use super::{CheckVerdict, Held, needs, needs_time};
 use crate::mailboxes::fixture::{Fixture, fresh_name};
 
 pub(super) async fn a_reply_arrives_and_acknowledges(fixture: &dyn Fixture) -> CheckVerdict {
@@ -141,16 +141,32 @@ pub(super) async fn a_result_is_kept_for_its_time_and_read_by_its_id(fixture: &d
     Held
 }
 
-pub(super) async fn a_result_is_kept_for_more_than_nothing_and_up_to_12_h(
+pub(super) async fn a_result_is_kept_for_more_than_nothing_and_up_to_366_days(
     fixture: &dyn Fixture,
 ) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
-    for time in [Duration::ZERO, Duration::from_hours(13)] {
+    let longest = Duration::from_hours(366 * 24);
+    for time in [Duration::ZERO, longest + Duration::from_millis(1)] {
         let options = SendOptions::new().keep_result(time);
         assert_out_of_range(&test.mailbox.send(Vec::new(), options).await, "keep_result");
     }
-    let id = test.send_with("a", SendOptions::new().keep_result(Duration::from_hours(12))).await;
+    let id = test.send_with("a", SendOptions::new().keep_result(longest)).await;
     assert_out_of_range(&test.mailbox.result(id, Duration::from_secs(21)).await, "wait");
+    Held
+}
+
+pub(super) async fn a_result_is_kept_for_days(fixture: &dyn Fixture) -> CheckVerdict {
+    let day = Duration::from_hours(24);
+    needs_time!(fixture, day * 5);
+    let test = TestMailbox::new(fixture).await;
+    let id = test.send_with("a", SendOptions::new().keep_result(day * 3)).await;
+    // The time begins with the reply.
+    fixture.pass(day * 2).await;
+    test.receive_one(50).await.reply(&7).await.expect("it is answered");
+    fixture.pass((day * 3).saturating_sub(test.units(1))).await;
+    assert_eq!(test.result(id).await.expect("it is kept").read::<u8>().expect("a number"), 7);
+    test.pass(1).await;
+    assert_eq!(test.result(id).await, None);
     Held
 }
 
