@@ -193,10 +193,25 @@ def _list(data: bytes, pos: int, n: int, depth: int, bodies: "Any") -> "Tuple[Li
         raise BadPayload(f"nested deeper than {MAX_DEPTH} levels")
     if n > len(data) - pos:  # every value has at least one byte
         raise IndexError
-    items = []
+    items: "List[Any]" = []
+    append, numbers = items.append, _NUMBERS
+    depth -= 1
     for _ in range(n):
-        item, pos = _read(data, pos, depth - 1, bodies)
-        items.append(item)
+        first = data[pos]
+        # Lists of numbers are the inputs of maps: without a call of `_read` for each, they take half the time.
+        if first < 0x80:
+            append(first)
+            pos += 1
+        elif first in numbers:
+            number = numbers[first]
+            stop = pos + 1 + number.size
+            if stop > len(data):
+                raise IndexError
+            append(number.unpack_from(data, pos + 1)[0])
+            pos = stop
+        else:
+            item, pos = _read(data, pos, depth, bodies)
+            append(item)
     return items, pos
 
 

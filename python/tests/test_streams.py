@@ -48,6 +48,32 @@ SOURCE = """
             yield buffer
 
     @snakepit.command
+    def mixed(n: int):
+        row = []
+        for i in range(n):
+            yield i
+            if i % 50 == 49:
+                row.append(i)
+                yield row
+                yield 1 << 70
+                yield "é" * 1000
+                yield None
+
+    @snakepit.command
+    def nests(n: int):
+        for i in range(n):
+            yield i
+            if i == 40:
+                snakepit.context().host.call("t")
+
+    @snakepit.command
+    def reports(n: int):
+        for i in range(n):
+            if i == 40:
+                snakepit.context().progress(0.5)
+            yield i
+
+    @snakepit.command
     def cleans(path: str):
         try:
             while True:
@@ -109,11 +135,12 @@ ASYNC = """
 """
 
 
-@pytest.fixture(scope="module", params=["serial", "concurrent", "async"])
+@pytest.fixture(scope="module", params=["serial", "serial, shared frames", "concurrent", "async"])
 def worker(request):
     source = SOURCE + ASYNC if request.param == "async" else SOURCE
-    with Worker(source, concurrency=2 if request.param == "concurrent" else 1) as running:
-        running.kind = request.param
+    features = ["items", "others"] if "shared" in request.param else None
+    with Worker(source, concurrency=2 if request.param == "concurrent" else 1, features=features) as running:
+        running.kind = request.param.partition(",")[0]
         running.ready()
         yield running
 
@@ -236,6 +263,47 @@ def an_item_that_cannot_be_sent_ends_the_stream_with_its_path(worker):
 def a_buffer_that_is_used_again_is_sent_as_it_was(worker):
     items = worker.stream("big", n=20, size=20000)
     assert items == [bytes([i]) * 20000 for i in range(20)]
+
+
+def items_of_all_kinds_keep_their_order_and_what_they_were(worker):
+    expected, row = [], []
+    for i in range(500):
+        expected.append(i)
+        if i % 50 == 49:
+            row = [*row, i]
+            expected += [row, 1 << 70, "é" * 1000, None]
+    assert worker.stream("mixed", n=500) == expected
+
+
+def quick_items_share_frames_if_the_host_takes_that():
+    for features, shares in ((None, False), ([], False), (["other"], False), ("items", False), (["items"], True)):
+        with Worker(SOURCE, features=features) as running:
+            running.ready()
+            assert running.stream("count", n=1000) == list(range(1000))
+            assert (0 < running.shared_frames < 200) is shares
+
+
+def what_a_generator_reports_comes_between_its_items():
+    with Worker(SOURCE, features=["items"]) as running:
+        running.ready()
+        call = running.start("reports", n=50, options={"stream": [1000, MUCH]})
+        seen = [running.receive() for _ in range(52)]
+        assert [frame.kind for frame in seen] == ["ITEM"] * 40 + ["PROGRESS"] + ["ITEM"] * 10 + ["END"]
+        assert all(frame.call == call for frame in seen)
+
+
+def a_stream_inside_a_stream_keeps_its_items():
+    with Worker(SOURCE, features=["items"]) as running:
+        running.ready()
+        outer = running.start("nests", n=50, options={"stream": [1000, MUCH]})
+        kinds = [running.receive() for _ in range(42)]
+        assert [frame.kind for frame in kinds] == ["ITEM"] * 41 + ["HOST_CALL"]
+        inner = running.start("count", n=30, options={"stream": [1000, MUCH], "nested": outer})
+        assert [running.expect("ITEM", inner).value for _ in range(30)] == list(range(30))
+        running.expect("END", inner)
+        running.send("HOST_RESULT", outer, [kinds[-1].value[0], None])
+        assert [running.expect("ITEM", outer).value for _ in range(9)] == list(range(41, 50))
+        running.expect("END", outer)
 
 
 @pytest.mark.parametrize("stage", [1, 2])
