@@ -17,7 +17,7 @@ use super::lease::{Holder, Lease};
 use super::progress::{CallEnd, CallPlace, Progress};
 use super::{CallError, CallId, Chain, Extras, Input, PoolCommand, Portion, QueueKey, RemoteError};
 use crate::telemetry::{Level, TraceContext, is_heard};
-use crate::value::Encoded;
+use crate::value::{Encoded, EncodedItems};
 
 /// The number of times that a call may come back from workers that ended before they started it.
 pub(super) const MAX_RETURNS: u8 = 3;
@@ -101,6 +101,11 @@ impl Call {
         &self.input
     }
 
+    /// Reports whether this is a chunk of a map whose inputs are quick.
+    pub(crate) fn is_quick_chunk(&self) -> bool {
+        matches!(self.input, Input::Many(_)) && !self.command.gathers() && self.command.estimate.is_quick()
+    }
+
     /// Returns what is left of the caller's time.
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -156,7 +161,12 @@ impl Call {
     /// Sends one item of a stream. Returns how much was unread before this item. Once that reaches the credit, the
     /// worker has sent more than it may.
     pub fn send_item(&self, item: Encoded) -> Portion {
-        self.state.item(item)
+        self.state.items(EncodedItems::one(item))
+    }
+
+    /// Sends several items of a stream, like [`Call::send_item`].
+    pub fn send_items(&self, items: EncodedItems) -> Portion {
+        self.state.items(items)
     }
 
     /// Reports the progress of the call.
@@ -310,8 +320,8 @@ struct Inner {
     placed_at: Option<Instant>,
     /// The number of lines that the worker had printed when it got the call.
     printed: u64,
-    items: VecDeque<Encoded>,
-    /// The amount of the unread items.
+    items: VecDeque<EncodedItems>,
+    /// The amount of the items that the caller has not said it has read.
     unread: Portion,
     progress: Option<Progress>,
     outcome: EndState,
@@ -403,23 +413,29 @@ impl CallState {
         !matches!(self.state().outcome, EndState::Open)
     }
 
-    /// Adds an item. Returns how much was unread before it.
-    pub(crate) fn item(&self, item: Encoded) -> Portion {
+    /// Adds items. Returns how much was unread before them.
+    pub(crate) fn items(&self, items: EncodedItems) -> Portion {
         let mut state = self.state();
         let before = state.unread;
         if state.abandoned {
             return before;
         }
-        state.unread.add_item(item.payload_len());
-        state.items.push_back(item);
-        if before.items == 0 {
+        state.unread.add(Portion { items: items.len(), bytes: items.payload_len() as u64 });
+        let is_first = state.items.is_empty();
+        state.items.push_back(items);
+        if is_first {
             wake(state);
         }
         before
     }
 
-    /// Removes and returns the unread items.
-    pub(crate) fn take_items(&self) -> VecDeque<Encoded> {
+    /// Records that the caller has read so many of the items that it has polled for.
+    pub(crate) fn has_read(&self, amount: Portion) {
+        self.state().unread.remove(amount);
+    }
+
+    /// Removes and returns the items that were not polled for.
+    pub(crate) fn take_items(&self) -> VecDeque<EncodedItems> {
         std::mem::take(&mut self.state().items)
     }
 
@@ -457,13 +473,10 @@ impl CallState {
         })
     }
 
-    /// Polls for the next item, or for the end once all items are read.
-    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<Encoded, CallEnd>> {
+    /// Polls for the next items, which came together, or for the end once there are no more.
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<EncodedItems, CallEnd>> {
         self.poll(context, |state| match state.items.pop_front() {
-            Some(item) => {
-                state.unread.remove_item(item.payload_len());
-                Poll::Ready(Ok(item))
-            }
+            Some(items) => Poll::Ready(Ok(items)),
             None => match std::mem::replace(&mut state.outcome, EndState::Taken) {
                 EndState::Ended(end) => Poll::Ready(Err(end)),
                 other => {

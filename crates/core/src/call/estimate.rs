@@ -9,6 +9,13 @@ use std::time::Duration;
 /// but a call that turns out to be slow delays the calls behind it.
 const AHEAD: Duration = Duration::from_micros(500);
 
+/// Inputs of a map that take no longer are quick.
+pub(crate) const QUICK_INPUT: Duration = Duration::from_micros(60);
+
+/// The part of a chunk's work that counts when it is decided whether the chunk may wait at a worker. A chunk of quick
+/// inputs is 2 ms of work, and one that is sent ahead delays hardly more than its map.
+pub(crate) const CHUNK_SHARE: u32 = 8;
+
 /// The largest number of calls that a worker may hold.
 pub(crate) const MAX_HELD: usize = 128;
 
@@ -45,6 +52,11 @@ impl ServiceEstimate {
 
     pub(crate) fn nanos(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Reports whether the command is known to take hardly any time.
+    pub(crate) fn is_quick(&self) -> bool {
+        u128::from(self.nanos()) <= QUICK_INPUT.as_nanos()
     }
 
     /// Returns how many inputs make up about this much work. Returns 1 while the estimate is unknown.
