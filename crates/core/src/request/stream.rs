@@ -22,7 +22,7 @@ use crate::pool::Pool;
 use crate::value::{Encoded, EncodedItems, ValueError};
 
 /// How much a worker may send in advance, unless the caller sets it.
-const CREDIT: Portion = Portion { items: 1024, bytes: 4 * 1024 * 1024 };
+const CREDIT: Portion = Portion { items: 8192, bytes: 4 * 1024 * 1024 };
 
 /// A stream that is about to be opened with [`StreamBuilder::open`].
 ///
@@ -56,7 +56,7 @@ impl<T> StreamBuilder<T> {
 
     common_options!();
 
-    /// Sets how many items the worker may send ahead of the reader. The default is 1024.
+    /// Sets how many items the worker may send ahead of the reader. The default is 8192.
     pub fn credit(mut self, items: u32) -> Self {
         self.options.extras().stream.get_or_insert(CREDIT).items = items.max(1);
         self

@@ -403,7 +403,11 @@ fn outside() -> ValueError {
 /// Memory that many short values share: the inputs of a map. Each would otherwise be an allocation of its own, which
 /// costs more than its encoding. A value that is kept keeps up to 16 KiB of its neighbours.
 #[derive(Debug, Default)]
-pub struct ValueBlock(BytesMut);
+pub struct ValueBlock {
+    block: BytesMut,
+    /// The memory of the last head, for the next one.
+    head: Vec<u8>,
+}
 
 /// The size of a block, and the longest head that is put into one.
 const BLOCK: usize = 16 * 1024;
@@ -412,21 +416,21 @@ const LONGEST_IN_BLOCK: usize = 1024;
 impl ValueBlock {
     /// Does what [`Encoded::encode_args`] does.
     pub fn encode_args<T: Serialize + ?Sized>(&mut self, args: &T) -> Result<Encoded, ValueError> {
-        let mut builder = Encoded::builder();
+        let mut builder = ValueBuilder::with_head(std::mem::take(&mut self.head));
         builder.value(args)?;
         if builder.head.len() > LONGEST_IN_BLOCK {
-            return Ok(Encoded::finish(builder));
+            return Ok(builder.finish());
         }
         if *builder.head == [0xc0] {
-            SCRATCH.set(cleared(builder.head));
+            self.head = cleared(builder.head);
             return Ok(Encoded::empty_map());
         }
-        if self.0.capacity() < builder.head.len() {
-            self.0 = BytesMut::with_capacity(BLOCK);
+        if self.block.capacity() < builder.head.len() {
+            self.block = BytesMut::with_capacity(BLOCK);
         }
-        self.0.extend_from_slice(&builder.head);
-        let (encoded, head) = builder.finish_as(self.0.split().freeze());
-        SCRATCH.set(cleared(head));
+        self.block.extend_from_slice(&builder.head);
+        let (encoded, head) = builder.finish_as(self.block.split().freeze());
+        self.head = cleared(head);
         Ok(encoded)
     }
 }

@@ -163,7 +163,7 @@ ANSWERS = {
     "shared_items": lambda n: frame(ITEMS, n, b"\x93\x01\x02\x03") + frame(ITEM, n, b"\x04") + frame(END, n),
     "shared_items_beyond_credit": lambda n: frame(ITEMS, n, b"\x92\x01\x02") + frame(ITEMS, n, b"\x93\x01\x02\x03"),
     "no_shared_item": lambda n: frame(ITEMS, n, b"\x90"),
-    "shared_items_cut_short": lambda n: frame(ITEMS, n, b"\x93\x01\x02"),
+    "shared_items_cut_short": lambda n: frame(ITEMS, n, b"\x92\x01\xcd\x02"),
 }
 
 

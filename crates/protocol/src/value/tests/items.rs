@@ -35,11 +35,11 @@ fn a_single_item_is_its_whole_payload() {
 
 #[test]
 fn what_is_no_list_of_items_is_refused_and_a_bad_item_is_the_last() {
-    for wrong in [&b"\x90"[..], b"\x05", b""] {
+    for wrong in [&b"\x90"[..], b"\x05", b"", b"\x93\x01\x02"] {
         assert!(EncodedItems::list(payload(wrong)).is_err(), "{wrong:x?}");
     }
     // Cut short; another type; bytes after the last item.
-    for (bad, good) in [(&b"\x93\x01\x02"[..], 2), (b"\x93\x01\xa1x\x02", 1), (b"\x92\x01\x02\x03", 1)] {
+    for (bad, good) in [(&b"\x92\x01\xcd\x02"[..], 1), (b"\x93\x01\xa1x\x02", 1), (b"\x92\x01\x02\x03", 1)] {
         let mut items = EncodedItems::list(payload(bad)).expect("a list");
         let mut decoded = Vec::new();
         let mut taken = 0;
