@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 MANY_VALUES = 500
 LARGE_VALUE = 16 * 1024
-# What `write_small` may be given: these, and texts and byte strings below SHORT, which fit into every frame.
-NUMBERS = frozenset((type(None), bool, int, float))
-TEXTS = frozenset((str, bytes))
-SHORT = 1024
 
 
 class Codec:
@@ -37,7 +33,7 @@ class Codec:
         # For the results of many calls, as entries of a RESULTS without bodies.
         self.encode_good = encode.encode_good
         # For None, numbers, short texts and short byte strings.
-        self.write_small: "Callable[[Any], Encoded]" = encode.write_small
+        self.write_small: "Callable[[Any], Any]" = encode.write_small
         if choice == "msgspec":
             self.accelerate()
             if self.name != "msgspec":
@@ -86,7 +82,7 @@ class Codec:
             self.due = True
         return encoded
 
-    def _counting_write(self, value: "Any") -> "Encoded":
+    def _counting_write(self, value: "Any") -> "Any":
         self._left -= 1
         if self._left < 0:
             self.due = True

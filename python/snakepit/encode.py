@@ -10,7 +10,7 @@ from itertools import repeat
 from struct import Struct, error as struct_error
 
 from .values import AWARE, BODY, BODY_SIZE, EXT_AWARE, EXT_BIG, EXT_BODY, EXT_NAIVE, MAX_DEPTH, NAIVE
-from .values import BadValue, Bodied, TooLong, type_name
+from .values import NUMBERS, SHORT, TEXTS, BadValue, Bodied, TooLong, type_name
 
 TYPE_CHECKING = False  # known to type checkers; importing typing would cost every start several milliseconds
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _I8, _I16, _I32, _I64 = (Struct(form).pack for form in (">Bb", ">Bh", ">Bi", ">B
 _FLOAT = Struct(">Bd").pack
 # The bytes of the integers from 0 to 127 and, as Python counts from the end, of those from -32 to -1.
 _SMALL_INTS = [bytes((byte,)) for byte in (*range(0x80), *range(0xE0, 0x100))]
+_GOOD = b"\x92\xc3"  # the beginning of a good entry of RESULTS: an array of two, true
 _SHORT_TEXTS = [bytes((0xA0 | n,)) for n in range(0x20)]
 
 
@@ -64,7 +65,7 @@ def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: boo
     return bytes(writer.out)
 
 
-def write_small(value: "Any") -> "Encoded":
+def write_small(value: "Any") -> "Any":
     """Does what `encode` does, with fewer steps for None, numbers, short texts and short byte strings."""
     kind = type(value)
     if kind is int:
@@ -90,6 +91,17 @@ def write_small(value: "Any") -> "Encoded":
 
 def encode_good(results: "List[Any]", limit: int) -> bytes:
     """Returns the payload of a RESULTS in which every call has succeeded: `[true, result]` for each."""
+    small: "List[Any]" = [b""]
+    for result in results:
+        kind = type(result)
+        if not (kind in NUMBERS or kind in TEXTS and len(result) < SHORT):
+            break
+        small.append(write_small(result))
+    else:
+        data = _U32(0xDD, len(results)) + _GOOD.join(small)
+        if len(data) > limit:
+            raise TooLong(limit, "results")
+        return data
     encoded = encode(list(zip(repeat(True), results)), "results", limit, False)
     assert type(encoded) is bytes
     return encoded

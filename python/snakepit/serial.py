@@ -9,7 +9,6 @@ are recorded, calls queued, and nested calls served at once. `serial_wait.py` ha
 from time import monotonic
 
 from . import frames
-from .codec import NUMBERS, SHORT, TEXTS
 from .connection import BASE_SIZE
 from .context import Cancelled, Context, Runner, serve_contexts
 from .frames import CALL, CALLS, ERROR, FROM_HOST, HEADER_SIZE, RESULT, Fault, split_bodies
@@ -20,7 +19,7 @@ from .serial_many import serve_many
 from .serial_stream import serve_stream
 from .serial_wait import STREAM_CREDIT, Waits
 from .spans import begin, end, outgoing
-from .values import MAX_DEPTH, BadPayload
+from .values import MAX_DEPTH, NUMBERS, SHORT, TEXTS, BadPayload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

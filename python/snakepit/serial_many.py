@@ -5,12 +5,12 @@ Owns nothing: `slate.py` keeps the answers until they are sent.
 
 from time import monotonic
 
-from .codec import NUMBERS, SHORT, TEXTS
 from .context import Cancelled
 from .frames import MORE, RESULTS, Fault, word_of
 from .slate import LENGTH
 from .messages import ARRAY, BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
 from .spans import begin, end
+from .values import NUMBERS, SHORT, TEXTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def serve_many(serial: "Serial", call: int, message: "Any") -> None:
 
 
 def serve_each(
-    serial: "Serial", call: int, command: "Optional[Command]", name: "Any", many: "Any", until: "Optional[float]"
+    serial: "Serial", call: int, known: "Optional[Command]", name: "Any", many: "Any", until: "Optional[float]"
 ) -> None:
     """Runs the calls one after another, and posts their entries.
 
@@ -71,7 +71,9 @@ def serve_each(
     keep, encode, write_small = page.write, codec.encode, codec.write_small
     limit, most = serial.limit - ENTRY_FRAME, min(len(place.entries), serial.limit - ARRAY)
     numbers, texts, several = NUMBERS, TEXTS if limit > 4 * SHORT else (), _SEVERAL
-    function = only = accepted = None
+    command: "Any" = known
+    function: "Any" = None
+    only = accepted = None
     fitting: "Any" = ()
     started = first = size = 0
     for args in many:
@@ -116,9 +118,9 @@ def serve_each(
                 try:
                     entry = GOOD_ENTRY + write_small(value)
                 except Exception:  # a big integer, or text that `encode` explains
-                    entry = GOOD_ENTRY + encode(value, "result", limit, False)
+                    entry = GOOD_ENTRY + encode(value, "result", limit, False)  # type: ignore[operator]
             else:
-                entry = GOOD_ENTRY + encode(value, "result", limit, False)
+                entry = GOOD_ENTRY + encode(value, "result", limit, False)  # type: ignore[operator]
         except BaseException as error:
             serial.call = 0
             entry = BAD_ENTRY + serial.failure(error, ENTRY_FRAME)

@@ -8,9 +8,9 @@ started.
 from itertools import islice
 from time import monotonic
 
-from .codec import NUMBERS, SHORT, TEXTS
 from .context import Cancelled, close_items
 from .frames import END, ITEM, read_credit, word_of
+from .values import NUMBERS, SHORT, TEXTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

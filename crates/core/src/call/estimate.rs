@@ -98,6 +98,17 @@ mod tests {
     }
 
     #[test]
+    fn two_chunks_of_quick_inputs_may_wait_at_a_worker_and_three_may_not() {
+        let estimate = ServiceEstimate::default();
+        assert!(!estimate.is_quick(), "nothing is known");
+        estimate.learn(Duration::from_micros(40));
+        assert!(estimate.is_quick());
+        let chunk = Duration::from_millis(2).as_nanos() as u32 / CHUNK_SHARE;
+        assert!(may_wait_at_worker(u64::from(chunk), chunk));
+        assert!(!may_wait_at_worker(2 * u64::from(chunk), chunk));
+    }
+
+    #[test]
     fn hours_are_not_short() {
         let estimate = ServiceEstimate::default();
         estimate.learn(Duration::from_hours(1));

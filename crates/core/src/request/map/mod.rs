@@ -31,7 +31,7 @@ const CHUNK: Duration = Duration::from_millis(4);
 const QUICK_CHUNK: Duration = Duration::from_millis(2);
 /// The first and the last frames of quick inputs are smaller, so that all workers begin early and end together. They
 /// have at least this many inputs.
-const FEW: usize = 256;
+const FEW: usize = 512;
 /// The number of input bytes at which a frame is full.
 const CHUNK_BYTES: usize = 256 * 1024;
 
@@ -246,7 +246,7 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
         if !estimate.is_quick() {
             return (estimate.fits_into(CHUNK), 2);
         }
-        let begun = self.taken / (2 * workers);
+        let begun = self.taken / workers;
         let left = self.inputs.size_hint().1.map_or(usize::MAX, |left| left / (2 * workers));
         (estimate.fits_into(QUICK_CHUNK).min(begun.min(left).max(FEW)), 3)
     }

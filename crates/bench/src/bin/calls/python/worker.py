@@ -8,7 +8,7 @@ def echo(data: bytes) -> bytes:
     return data
 
 
-@snakepit.command(batch=64)
+@snakepit.command(batch=32)
 def echo_together(data: list) -> list:
     return data
 
