@@ -95,9 +95,11 @@ class Stream:
         """Takes items without a look at the clock, as long as they are numbers or short: these cannot change when the
         generator goes on. Another item is sent by itself."""
         append, write, numbers, texts = self.connection.items.append, self.codec.write_small, NUMBERS, TEXTS
+        waits, flusher = self.waits, self.serial.flusher
         taken = size = 0
         other: "Any" = _DONE
-        self.waits.busy = 0
+        is_over = False
+        waits.busy = 0
         for item in islice(items, together):
             kind = type(item)
             if kind in numbers or kind in texts and len(item) < SHORT:
@@ -109,10 +111,18 @@ class Stream:
                 append(entry)
                 size += len(entry)
                 taken += 1
+                if not flusher.awake:
+                    waits.busy = 1
+                    flusher.watch()
+                    if waits.signalled:
+                        break
+                    waits.busy = 0
             else:
                 other = item
                 break
-        self.waits.busy = 1
+        else:
+            is_over = taken < together
+        waits.busy = 1
         self.credit -= taken
         self.room -= size
         self.items += taken
@@ -121,7 +131,7 @@ class Stream:
             self.calm = 0
             self.send(other)
             return True
-        if taken < together:
+        if is_over:
             return False
         now = monotonic()
         self.calm = min(2 * self.calm, ENOUGH_ITEMS) if now - self.last <= PATIENCE / 4 else 0

@@ -1,5 +1,6 @@
 """Streams and credit, and that no item is left unsent."""
 
+import os
 import time
 
 import pytest
@@ -58,6 +59,15 @@ SOURCE = """
                 yield 1 << 70
                 yield "é" * 1000
                 yield None
+
+    @snakepit.command
+    def pauses(path: str):
+        yield from range(100)
+        time.sleep(0.05)
+        yield from range(100, 103)
+        with open(path):
+            pass
+        yield "end"
 
     @snakepit.command
     def nests(n: int):
@@ -292,6 +302,20 @@ def what_a_generator_reports_comes_between_its_items():
         assert all(frame.call == call for frame in seen)
 
 
+def no_item_lies_behind_a_generator_that_pauses_more_than_once(tmp_path):
+    """The flusher, which sends what waits, sleeps after the first pause."""
+    path = str(tmp_path / "fifo")
+    os.mkfifo(path)
+    with Worker(SOURCE, features=["items"]) as running:
+        running.ready()
+        call = running.start("pauses", path=path, options={"stream": [1000, MUCH]})
+        assert [running.expect("ITEM", call).value for _ in range(103)] == list(range(103))
+        with open(path, "w"):
+            pass
+        assert running.expect("ITEM", call).value == "end"
+        running.expect("END", call)
+
+
 def a_stream_inside_a_stream_keeps_its_items():
     with Worker(SOURCE, features=["items"]) as running:
         running.ready()
@@ -348,8 +372,6 @@ def no_item_lies_behind_a_generator_that_stalls(worker):
 def no_answer_lies_behind_a_slow_call(worker, tmp_path):
     """Answers of quick calls arrive although the next call, which was quick so far, blocks. It cannot end before
     they arrive."""
-    import os
-
     if worker.kind != "serial":
         pytest.skip("answers are gathered by the serial loop")
     path = tmp_path / "slow"
