@@ -7,7 +7,8 @@
 //! - `queue_key.rs`, `estimate.rs`: its position in the queue, and how long it may take;
 //! - `lease.rs`: its right to a place at a worker;
 //! - `batch.rs`: calls that travel together;
-//! - `answer.rs`: the call as its worker has it, and the state that it shares with its caller;
+//! - `answer.rs`: the call as its worker has it, and how it is answered;
+//! - `state.rs`: what it shares with its caller;
 //! - `progress.rs`: what that state says: where the call is, how far, and how it ended;
 //! - `credit.rs`: how much of a stream may follow;
 //! - `error/`: why a call failed.
@@ -24,6 +25,7 @@ mod input;
 pub(crate) mod lease;
 pub(crate) mod progress;
 pub(crate) mod queue_key;
+mod state;
 
 pub use answer::Call;
 pub use chain::{Chain, Link, MAX_NESTING};
