@@ -161,7 +161,7 @@ ANSWERS = {
     "bytes_beyond_credit": lambda n: frame(ITEM, n, b"\xc6" + struct.pack(">I", 1 << 20) + bytes(1 << 20)) * 100,
     "items_beyond_credit": lambda n: b"".join(frame(ITEM, n, b"\x01") for _ in range(100)),
     "shared_items": lambda n: frame(ITEMS, n, b"\x93\x01\x02\x03") + frame(ITEM, n, b"\x04") + frame(END, n),
-    "shared_items_beyond_credit": lambda n: frame(ITEMS, n, b"\x92\x01\x02") + frame(ITEMS, n, b"\x93\x01\x02\x03"),
+    "shared_items_beyond_credit": lambda n: frame(ITEMS, n, b"\x95\x01\x02\x03\x04\x05"),
     "no_shared_item": lambda n: frame(ITEMS, n, b"\x90"),
     "shared_items_cut_short": lambda n: frame(ITEMS, n, b"\x92\x01\xcd\x02"),
 }
