@@ -12,7 +12,7 @@ const LONGEST_HELLO = 1 << 20;
 export const KIND = Object.freeze({
   HELLO: 1, READY: 2, CALL: 3, RESULT: 4, ERROR: 5, ITEM: 6, END: 7, CREDIT: 8, CANCEL: 9, HOST_CALL: 10,
   HOST_RESULT: 11, HOST_ERROR: 12, HOST_ITEM: 13, HOST_END: 14, HOST_CREDIT: 15, HOST_CANCEL: 16, LOG: 17,
-  PROGRESS: 18, PING: 19, PONG: 20, TELEMETRY: 21, DRAIN: 22, BYE: 23, CALLS: 24, RESULTS: 25, FAULT: 26,
+  PROGRESS: 18, PING: 19, PONG: 20, TELEMETRY: 21, DRAIN: 22, BYE: 23, CALLS: 24, RESULTS: 25, FAULT: 26, ITEMS: 27,
 });
 
 /** The other side violated the protocol. */
@@ -40,7 +40,7 @@ export class FrameReader {
       const length = header.readUInt32LE(0);
       const [version, kind, flags] = [header[4], header[5], header.readUInt16LE(6)];
       if (version !== VERSION) throw new Fault(`a frame of version ${version}; this worker speaks version ${VERSION}`);
-      if (kind < KIND.HELLO || kind > KIND.FAULT) throw new Fault(`a frame of unknown kind ${kind}`);
+      if (kind < KIND.HELLO || kind > KIND.ITEMS) throw new Fault(`a frame of unknown kind ${kind}`);
       const known = kind === KIND.RESULTS ? BODIES | MORE : BODIES;
       if (flags & ~known) throw new Fault(`a frame with unknown flags ${flags}`);
       if (length > this.maxFrame) throw new Fault(`a frame of ${length} bytes; ${this.maxFrame} are allowed`);

@@ -8,12 +8,12 @@ handles it.
 """
 
 from gc import get_referents
-from itertools import compress
+from itertools import compress, repeat
 
 from msgspec.msgpack import Decoder, Encoder, Ext
 
 from . import values
-from .encode import encode as encode_plainly
+from .encode import encode as encode_plainly, encode_good as encode_plainly_good
 from .values import BODY, BODY_SIZE, EXT_BODY, MAX_DEPTH, Bodied, TooLong, extension
 
 TYPE_CHECKING = False
@@ -38,9 +38,6 @@ _is_container = _CONTAINERS.__contains__
 
 # A value that shares parts can be small in memory and huge on the wire, so counting stops here.
 _MAX_CONTAINERS = 1 << 20
-# Every byte that does not begin a list or a map. If the other bytes are fewer than the allowed levels, the value need
-# not be examined.
-_NOT_NESTING = bytes(sorted(set(range(256)) - set(range(0x80, 0xA0)) - set(range(0xDC, 0xE0))))
 
 
 def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: bool = True) -> "Encoded":
@@ -66,6 +63,22 @@ def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: boo
     if len(data) > limit:
         raise TooLong(limit, root)
     return data
+
+
+def encode_good(results: "List[Any]", limit: int) -> bytes:
+    """Does what `encode.encode_good` does."""
+    entries = list(zip(repeat(True), results))
+    if set(map(type, results)) <= _LEAVES:
+        try:
+            data = _encode(entries)
+        except Exception:  # encode.py writes or explains what msgspec cannot write
+            return encode_plainly_good(results, limit)
+        if len(data) > limit:
+            raise TooLong(limit, "results")
+        return data
+    encoded = encode(entries, "results", limit, False)
+    assert type(encoded) is bytes
+    return encoded
 
 
 def _is_plain(level: "List[Any]") -> bool:
@@ -128,18 +141,16 @@ def decode(payload: "Any", bodies: "Any" = None, depth: int = MAX_DEPTH) -> "Any
             value = Decoder(ext_hook=lambda code, data: extension(code, data, bodies)).decode(payload)
     except Exception:  # values.py explains the error
         return values.decode(payload, bodies, depth)
-    if len(payload) > depth and _is_deep(payload, value, depth):
+    if len(payload) > depth and _is_deep(value, depth):
         return values.decode(payload, bodies, depth)
     return value
 
 
-def _is_deep(payload: "Any", value: "Any", depth: int) -> bool:
-    if len(bytes(payload).translate(None, _NOT_NESTING)) <= depth:
-        return False
+def _is_deep(value: "Any", depth: int) -> bool:
     level = [value]
     for _ in range(depth + 1):
-        level = list(compress(level, map(_is_container, map(type, level))))
-        if not level:
+        # The last level has the most values, and nothing but their types is needed.
+        if _CONTAINERS.isdisjoint(set(map(type, level))):
             return False
-        level = get_referents(*level)
+        level = get_referents(*compress(level, map(_is_container, map(type, level))))
     return True

@@ -12,7 +12,7 @@ from .signature import Signature
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections import deque
-    from typing import Any, Callable, Deque, Dict, List, Union
+    from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 else:
     from _collections import deque  # the class of collections.deque, without the rest of collections
 
@@ -76,6 +76,19 @@ class Lists:
         self.rows: "Dict[int, List[Any]]" = {}
         self.started = 0
         signature = command.signature
+        fit: "Any" = range(len(many))
+        # Nearly always each call gives each argument by its name. Then no call needs steps of its own.
+        self.columns = _columns(signature.names + signature.keyword_only, many)
+        if self.columns is None:
+            self._take_one_by_one(signature, many)
+            fit = list(self.rows)
+        self.pending: "Deque[Any]" = deque(
+            fit[first : first + command.batch] for first in range(0, len(fit), command.batch)
+        )
+        # The indices of the calls that go together now: a range, or a list.
+        self.current: "Any" = ()
+
+    def _take_one_by_one(self, signature: Signature, many: "List[Any]") -> None:
         names = signature.names + signature.keyword_only
         by_position = len(names) == len(signature.names)
         for index, args in enumerate(many):
@@ -90,11 +103,6 @@ class Lists:
                 self.outcomes[index] = signature.problem((), args)
             except BadArgument as bad:
                 self.outcomes[index] = bad
-        fit = list(self.rows)
-        self.pending: "Deque[List[int]]" = deque(
-            fit[first : first + command.batch] for first in range(0, len(fit), command.batch)
-        )
-        self.current: "List[int]" = []
 
     def next(self) -> int:
         """Goes on to the next list. Returns the number of calls that start with it, or 0 if all calls have their
@@ -109,7 +117,11 @@ class Lists:
         """Calls the function with the lists of the current calls."""
         signature = self.command.signature
         assert signature is not None
-        columns = [list(column) for column in zip(*[self.rows[index] for index in self.current])]
+        if self.columns is None:
+            columns = [list(column) for column in zip(*[self.rows[index] for index in self.current])]
+        else:
+            # Copies: the function may change its lists, and may have to be called again.
+            columns = [column[self.current[0] : self.current[-1] + 1] for column in self.columns]
         split = len(signature.names)
         if not signature.keyword_only:
             return self.command.function(*columns)
@@ -125,6 +137,9 @@ class Lists:
             calls = f"{count} call{'s' if count != 1 else ''}"
             results = f"{len(values)} result{'s' if len(values) != 1 else ''}"
             problem = ValueError(f"{self._name()} was given {calls} and returned {results}")
+        elif type(self.current) is range and type(values) is list:
+            self.outcomes[self.current[0] : self.current[-1] + 1] = values
+            return
         for place, index in enumerate(self.current):
             self.outcomes[index] = problem if problem is not None else values[place]
 
@@ -143,6 +158,16 @@ class Lists:
 
     def _name(self) -> str:
         return f"the batch command {self.command.name!r}"
+
+
+def _columns(names: "Tuple[str, ...]", many: "List[Any]") -> "Optional[List[List[Any]]]":
+    """Returns one list for each parameter, or None if not every call gives exactly these arguments by name."""
+    if set(map(type, many)) != {dict} or set(map(len, many)) != {len(names)}:
+        return None
+    try:
+        return [[args[name] for args in many] for name in names]
+    except KeyError:
+        return None
 
 
 def _row(signature: Signature, args: "Any") -> "List[Any]":

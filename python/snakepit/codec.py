@@ -10,7 +10,7 @@ from . import encode, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, List
 
     from .encode import Encoded
 
@@ -30,15 +30,18 @@ class Codec:
         # For payloads that are too small to be nested too deeply. Its errors carry no reason: `decode` gives the
         # reason.
         self.read_small: "Callable[[Any], Any]" = values.decode
+        # For the results of many calls, as entries of a RESULTS without bodies.
+        self.encode_good = encode.encode_good
         # For None, numbers, short texts and short byte strings.
-        self.write_small: "Callable[[Any], Encoded]" = encode.encode
+        self.write_small: "Callable[[Any], Any]" = encode.write_small
         if choice == "msgspec":
             self.accelerate()
             if self.name != "msgspec":
                 raise ImportError("SNAKEPIT_CODEC is msgspec, but msgspec cannot be imported")
         elif choice == "auto":
             self.decode = self.read_small = self._counting_decode
-            self.encode = self.write_small = self._counting_encode
+            self.encode, self.write_small = self._counting_encode, self._counting_write
+            self.encode_good = self._counting_encode_good
         elif choice != "python":
             raise ValueError(f"SNAKEPIT_CODEC is {choice!r}; it can be auto, python or msgspec")
 
@@ -54,12 +57,14 @@ class Codec:
             from . import accelerated
         except ImportError:
             self.decode = self.read_small = values.decode
-            self.encode = self.write_small = encode.encode
+            self.encode, self.write_small = encode.encode, encode.write_small
+            self.encode_good = encode.encode_good
             return
         self.name = "msgspec"
         self.decode = accelerated.decode
         self.read_small = accelerated.read_small
         self.encode = accelerated.encode
+        self.encode_good = accelerated.encode_good
         self.write_small = accelerated.write_small
 
     def _counting_decode(self, payload: "Any", bodies: "Any" = None, depth: int = values.MAX_DEPTH) -> "Any":
@@ -76,3 +81,15 @@ class Codec:
         if self._left < 0 or (type(encoded) is bytes and len(encoded) > LARGE_VALUE):
             self.due = True
         return encoded
+
+    def _counting_write(self, value: "Any") -> "Any":
+        self._left -= 1
+        if self._left < 0:
+            self.due = True
+        return encode.write_small(value)
+
+    def _counting_encode_good(self, results: "List[Any]", limit: int) -> bytes:
+        self._left -= len(results)
+        if self._left < 0:
+            self.due = True
+        return encode.encode_good(results, limit)

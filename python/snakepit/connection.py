@@ -9,7 +9,7 @@ from _socket import MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, socket
 from _thread import allocate_lock
 from time import monotonic
 
-from .frames import BODIES, CALL, FAULT, FROM_HOST, HEADER_SIZE, Fault, explain, word_of
+from .frames import BODIES, CALL, FAULT, FROM_HOST, HEADER_SIZE, ITEM, ITEMS, Fault, explain, word_of
 from .frames import pack_header, pack_u32, unpack_header, unpack_u32
 
 TYPE_CHECKING = False
@@ -30,6 +30,7 @@ DONT_WAIT = MSG_DONTWAIT
 # The head of a call, without its large byte strings, is hardly ever longer.
 PEEKED = 1024
 _CALL_WITH_BODIES = word_of(CALL, BODIES)
+_ITEM, _ITEMS = word_of(ITEM), word_of(ITEMS)
 
 
 class Connection:
@@ -40,6 +41,8 @@ class Connection:
         os.set_blocking(fd, True)
         self.socket = socket(fileno=fd)
         self.max_frame = 1 << 20  # until HELLO sets it
+        # Whether the host takes several items of a stream in one frame.
+        self.takes_items = False
         self.size = BASE_SIZE
         self.buf = bytearray(BASE_SIZE)
         self.view = memoryview(self.buf)
@@ -47,6 +50,10 @@ class Connection:
         self.end = 0
         self.arrived = 0.0
         self.parts: "List[Part]" = []
+        # The items of a stream that wait to be sent, and the call that they belong to. They follow all parts. Only the
+        # thread that runs the stream adds items; whoever holds the lock may turn them into a part.
+        self.items: "List[bytes]" = []
+        self.items_call = 0
         self.batch = 0
         self.lock = allocate_lock()
         self.gone: "Callable[[], Any]" = self._nobody
@@ -173,6 +180,12 @@ class Connection:
     def post(self, word: int, call: int, encoded: "Encoded") -> None:
         """Adds a frame to those that wait to be sent. Very large byte strings go at once: their owner may change
         them."""
+        if self.items and self.lock.acquire(False):
+            # Never waits, because finalizers may come here. Who holds the lock closes the items itself.
+            try:
+                self._close_items()
+            finally:
+                self.lock.release()
         if type(encoded) is bytes:
             self.parts.append(pack_header(len(encoded), word, call) + encoded)
             return
@@ -185,9 +198,25 @@ class Connection:
         self.parts.append((start, *encoded.raws))  # type: ignore[union-attr]
         self.flush()
 
+    def close_items(self) -> None:
+        """Makes the items that wait one of the parts, so that what is posted next follows them."""
+        if self.items:
+            with self.lock:
+                self._close_items()
+
+    def _close_items(self) -> None:
+        """Makes the items that wait one of the parts. Called under the lock."""
+        items = self.items[:]
+        del self.items[: len(items)]
+        if len(items) == 1:
+            self.parts.append(pack_header(len(items[0]), _ITEM, self.items_call) + items[0])
+        elif items:
+            entries = b"".join((b"\xdd", len(items).to_bytes(4, "big"), *items))
+            self.parts.append(pack_header(len(entries), _ITEMS, self.items_call) + entries)
+
     def flush(self) -> None:
         """Sends all frames that wait."""
-        while self.parts:
+        while self.parts or self.items:
             with self.lock:
                 sent = self._send()
             if not sent:
@@ -197,7 +226,7 @@ class Connection:
     def nudge(self) -> None:
         """Sends what waits, unless another thread is sending, which then does it. Never waits, so finalizers may
         call it."""
-        if self.parts and self.lock.acquire(False):
+        if (self.parts or self.items) and self.lock.acquire(False):
             try:
                 self._send()  # if the host is gone, the next read or write notices it
             finally:
@@ -206,6 +235,8 @@ class Connection:
     def _send(self) -> bool:
         """Sends what waits. Called under the lock. Returns False if the host is gone."""
         parts = self.parts
+        if self.items:
+            self._close_items()
         batch = parts[:]
         del parts[: len(batch)]
         self.batch += 1
@@ -238,6 +269,7 @@ class Connection:
         send on it."""
         self.forked = True
         self.parts = []
+        self.items = []
         self.post = self.flush = self.nudge = self.fill = self.leave_child  # type: ignore[assignment,method-assign]
         os.close(self.socket.detach())
 

@@ -42,12 +42,12 @@ class Flusher:
         while True:
             seen = connection.batch
             self._never.acquire(True, PATIENCE)
-            if connection.parts:
+            if connection.parts or connection.items:
                 if connection.batch == seen:
                     connection.flush()
             elif connection.batch == seen:
                 # Nothing came and nothing was sent. The flag is cleared before the check: code that adds answers in
                 # between calls `watch`.
                 self.awake = False
-                if not connection.parts:
+                if not connection.parts and not connection.items:
                     self._called.acquire()

@@ -39,6 +39,7 @@ BYE = 23
 CALLS = 24
 RESULTS = 25
 FAULT = 26
+ITEMS = 27
 
 HEADER = Struct("<IIQ")
 pack_header = HEADER.pack
@@ -80,7 +81,7 @@ def explain(word: int) -> str:
     version, kind, flags = word & 0xFF, word >> 8 & 0xFF, word >> 16
     if version != VERSION:
         return f"a frame of version {version}; this worker speaks version {VERSION}"
-    if not HELLO <= kind <= FAULT:
+    if not HELLO <= kind <= ITEMS:
         return f"a frame of unknown kind {kind}"
     if flags & ~BODIES:
         return f"a frame of kind {kind} with unknown flags {flags:#06x}"

@@ -87,11 +87,10 @@ class Results:
 
     def of(self, outcomes: "List[Any]") -> "Tuple[int, Encoded]":
         """Returns the answer that consists of these outcomes. An exception is the error of its call."""
-        if not any(isinstance(outcome, BaseException) for outcome in outcomes):
+        if not any(issubclass(kind, BaseException) for kind in set(map(type, outcomes))):
             try:
                 # All at once is faster than one by one, and almost always possible.
-                entries = [(True, outcome) for outcome in outcomes]
-                return word_of(RESULTS), self.loop.codec.encode(entries, "results", self.limit, False)
+                return word_of(RESULTS), self.loop.codec.encode_good(outcomes, self.limit)
             except Exception:  # caused by one of them, which is found below, or by all together
                 pass
         for outcome in outcomes:

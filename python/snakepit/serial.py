@@ -10,15 +10,16 @@ from time import monotonic
 
 from . import frames
 from .connection import BASE_SIZE
-from .context import Cancelled, Context, Runner, close_items, serve_contexts
-from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, Fault, split_bodies
-from .frames import pack_header, read_credit, unpack_header, word_of
+from .context import Cancelled, Context, Runner, serve_contexts
+from .frames import CALL, CALLS, ERROR, FROM_HOST, HEADER_SIZE, RESULT, Fault, split_bodies
+from .frames import pack_header, unpack_header, word_of
 from .slate import nowhere, places
 from .flusher import Flusher
 from .serial_many import serve_many
+from .serial_stream import serve_stream
 from .serial_wait import STREAM_CREDIT, Waits
 from .spans import begin, end, outgoing
-from .values import MAX_DEPTH, BadPayload
+from .values import MAX_DEPTH, NUMBERS, SHORT, TEXTS, BadPayload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,16 +38,10 @@ _CALL = word_of(CALL)
 _CALLS = word_of(CALLS)
 _RESULT = word_of(RESULT)
 _ERROR = word_of(ERROR)
-_ITEM = word_of(ITEM)
-_END = word_of(END)
 # The array around a call's arguments is not a level of the value, and neither is the array of arrays in CALLS.
 _CALL_DEPTH = MAX_DEPTH + 1
 _CALLS_DEPTH = MAX_DEPTH + 2
 
-# What the codec's fastest path may write: these, and texts and byte strings that fit into every frame.
-_NUMBERS = frozenset((type(None), bool, int, float))
-_TEXTS = frozenset((str, bytes))
-SHORT = 1024
 # A payload with so few bytes cannot be nested too deeply.
 SMALL = MAX_DEPTH
 # Calls up to this size take the fast path. The cost of larger calls lies elsewhere.
@@ -55,7 +50,6 @@ QUICK = 0.0001
 PATIENCE = 0.001
 ENOUGH = 32 * 1024
 MOST_PARTS = 512
-_DONE = object()
 
 
 class Serial(Runner):
@@ -105,10 +99,12 @@ class Serial(Runner):
         max_frame, parts, lock = connection.max_frame, connection.parts, connection.lock
         receive, send = connection.socket.recv_into, connection.socket.send
         flusher = self.flusher
-        texts = _TEXTS if max_frame > 4 * SHORT else ()
+        texts = TEXTS if max_frame > 4 * SHORT else ()
         before = 0.0
         while True:
             if queue:
+                if codec.due and not parts:
+                    codec.accelerate()
                 word, call, kept, self.arrived = queue.popleft()
                 self.start(word, call, memoryview(kept))
                 before = monotonic()
@@ -176,7 +172,7 @@ class Serial(Runner):
                                 value = command.run(args)
                             kind = type(value)
                             encoded = None
-                            if kind in _NUMBERS or kind in texts and len(value) < SHORT:
+                            if kind in NUMBERS or kind in texts and len(value) < SHORT:
                                 try:
                                     encoded = codec.write_small(value)
                                 except Exception:  # a big integer, or text that `encode` explains
@@ -321,7 +317,7 @@ class Serial(Runner):
             self.slate[0] = self.call = call
             attached = begin(options) if options else None
             if stream is not None:
-                self.stream(call, command, args, stream)
+                serve_stream(self, call, command, args, stream)
             else:
                 encoded = self.codec.encode(command.run(args), "result", self.limit)
                 self.call = 0
@@ -359,56 +355,6 @@ class Serial(Runner):
         if command.streams:
             raise self.life.streaming(name)
         return command
-
-    # --- streams ---
-
-    def stream(self, call: int, command: "Command", args: "Any", first: "Any") -> None:
-        """Sends items while there is credit, gathered as long as they come quickly."""
-        waits, limit = self.waits, self.limit
-        credit, room = read_credit(first)
-        waits.credits[call] = (0, 0)
-        items = command.run(args)
-        waits.busy = 1
-        if not command.streams and not hasattr(items, "__next__"):
-            items = iter((items,))
-        connection, codec, parts, flusher = self.connection, self.codec, self.connection.parts, self.flusher
-        sent_at = last = 0.0
-        gathered = 0
-        try:
-            while True:
-                if parts and not flusher.awake:
-                    flusher.watch()
-                waits.busy = 0
-                item = next(items, _DONE)
-                waits.busy = 1
-                if item is _DONE:
-                    break
-                if credit <= 0 or room <= 0:
-                    credit, room = waits.credit(call, credit, room)
-                encoded = codec.encode(item, "item", limit)
-                connection.post(_ITEM, call, encoded)
-                size = len(encoded)
-                credit -= 1
-                room -= size
-                gathered += size
-                now = monotonic()
-                if gathered >= ENOUGH or now - last > QUICK or now - sent_at > PATIENCE or waits.signalled:
-                    connection.flush()
-                    gathered, sent_at = 0, now
-                    if codec.due:
-                        codec.accelerate()
-                    waits.look()
-                    if self.stages.get(call):
-                        raise Cancelled("the caller no longer wants the stream")
-                last = now
-            connection.post(_END, call, b"")
-        except BaseException as error:
-            waits.busy = 1
-            close_items(items, error)
-            raise
-        finally:
-            self.call = waits.busy = 0
-            waits.signalled = False
 
     # --- what contexts need ---
 

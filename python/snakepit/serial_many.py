@@ -10,24 +10,25 @@ from .frames import MORE, RESULTS, Fault, word_of
 from .slate import LENGTH
 from .messages import ARRAY, BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
 from .spans import begin, end
+from .values import NUMBERS, SHORT, TEXTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional
+    from typing import Any, Optional, Tuple
 
     from .commands import Command
     from .serial import Serial
+    from .slate import Place
 
 _RESULTS = word_of(RESULTS)
 _SOME_RESULTS = word_of(RESULTS, MORE)
+_ABSENT = object()
+# Arguments of these types are not the only argument itself.
+_SEVERAL = frozenset((dict, list))
 
 
 def serve_many(serial: "Serial", call: int, message: "Any") -> None:
-    """Handles a CALLS. Each of its calls has its own entry, whatever happens to the others.
-
-    Until all entries are sent, they are kept where they survive this worker. Entries that would not fit there, or not
-    into the frame, go into the next frame.
-    """
+    """Handles a CALLS. Each of its calls has its own entry, whatever happens to the others."""
     try:
         name, many, left = message[:3]
         len(many)
@@ -38,23 +39,43 @@ def serve_many(serial: "Serial", call: int, message: "Any") -> None:
     # The order matters: a count of 0 beside the id of the previous call would say that that call had begun nothing.
     serial.slate[0] = call
     serial.slate[1] = 0
-    place = serial.place
-    place.open(call)
-    words, kept, page = place.words, place.entries, place.page
-    page.seek(place.start)
-    keep = page.write
-    limit, most = serial.limit - ENTRY_FRAME, min(len(kept), serial.limit - ARRAY)
-    first = size = 0
-    encode, slate, stages = serial.codec.encode, serial.slate, serial.stages
     until = None if left is None else serial.arrived + left / 1000
-    command: "Optional[Command]" = None
-    if type(name) is str and name in serial.commands and serial.commands[name].batch:
+    command = serial.commands.get(name) if type(name) is str else None
+    if command is not None and command.batch:
         from .serial_batch import serve_lists
 
-        serve_lists(serial, call, serial.commands[name], many, until)
+        serve_lists(serial, call, command, many, until)
         return
-    started = 0
     attached = begin(message[3]) if len(message) > 3 and type(message[3]) is dict else None
+    serve_each(serial, call, command, name, many, until)
+    end(attached)
+    serial.over(call)
+    # Not held back: the next call may end this worker.
+    serial.connection.flush()
+
+
+def serve_each(
+    serial: "Serial", call: int, known: "Optional[Command]", name: "Any", many: "Any", until: "Optional[float]"
+) -> None:
+    """Runs the calls one after another, and posts their entries.
+
+    Until all entries are sent, they are kept where they survive this worker. Entries that would not fit there, or not
+    into the frame, go into the next frame.
+
+    Each step of the loop is paid for by every input of a map, so whatever can be found out before is a local variable.
+    """
+    place, codec, slate, stages = serial.place, serial.codec, serial.slate, serial.stages
+    place.open(call)
+    words, page = place.words, place.page
+    page.seek(place.start)
+    keep, encode, write_small = page.write, codec.encode, codec.write_small
+    limit, most = serial.limit - ENTRY_FRAME, min(len(place.entries), serial.limit - ARRAY)
+    numbers, texts, several = NUMBERS, TEXTS if limit > 4 * SHORT else (), _SEVERAL
+    command: "Any" = known
+    function: "Any" = None
+    only = accepted = None
+    fitting: "Any" = ()
+    started = first = size = 0
     for args in many:
         started += 1
         try:
@@ -62,33 +83,71 @@ def serve_many(serial: "Serial", call: int, message: "Any") -> None:
                 raise Cancelled("cancelled before it was started")
             if until is not None and until <= monotonic():
                 raise serial.life.too_late()
-            if command is None:
-                command = serial.plain_command(name)
-            slate[1] = started
-            serial.call = call
-            encoded = encode(command.run(args), "result", limit, False)
+            if only is None:
+                if command is None:
+                    command = serial.plain_command(name)
+                elif command.streams:
+                    raise serial.life.streaming(name)
+                slate[1] = started
+                serial.call = call
+                value = command.run(args)
+                # Known after the first run.
+                function, only = command.function, command.only
+                accepted = command.checks[0][1] if command.checks else None
+                fitting = accepted - several if only is not None and accepted is not None else ()
+            elif type(args) in fitting:
+                slate[1] = started
+                serial.call = call
+                value = function(args)
+            else:
+                if type(args) in several:
+                    argument = args.get(only, _ABSENT) if type(args) is dict and len(args) == 1 else _ABSENT
+                else:
+                    argument = args
+                slate[1] = started
+                serial.call = call
+                if argument is _ABSENT:
+                    value = command.run(args)
+                else:
+                    if accepted is not None and type(argument) not in accepted:
+                        argument = command.fit(only, argument)
+                    value = function(argument)
             serial.call = 0
-            entry = GOOD_ENTRY + encoded  # type: ignore[operator]
+            kind = type(value)
+            if kind in numbers or kind in texts and len(value) < SHORT:
+                try:
+                    entry = GOOD_ENTRY + write_small(value)
+                except Exception:  # a big integer, or text that `encode` explains
+                    entry = GOOD_ENTRY + encode(value, "result", limit, False)  # type: ignore[operator]
+            else:
+                entry = GOOD_ENTRY + encode(value, "result", limit, False)  # type: ignore[operator]
         except BaseException as error:
             serial.call = 0
             entry = BAD_ENTRY + serial.failure(error, ENTRY_FRAME)
-        if size + len(entry) > most:
-            if size:
-                serial.connection.post(_SOME_RESULTS, call, results_message(started - 1 - first, kept[:size]))
-                serial.connection.flush()
-            first, size = started - 1, 0
-            if len(entry) > most:
-                serial.connection.post(_SOME_RESULTS, call, results_message(1, entry))
-                serial.connection.flush()
-                first = started
-            place.go_on(first)
-            page.seek(place.start)
-            if first == started:
-                continue
-        size += keep(entry)
+        size += len(entry)
+        if size > most:
+            first, size = send_some(serial, call, place, started, first, size - len(entry), entry)
+        else:
+            keep(entry)
         words[LENGTH] = size
-    serial.connection.post(_RESULTS, call, results_message(started - first, kept[:size]))
-    end(attached)
-    serial.over(call)
-    # Not held back: the next call may end this worker.
+    serial.connection.post(_RESULTS, call, results_message(started - first, place.entries[:size]))
+
+
+def send_some(
+    serial: "Serial", call: int, place: "Place", started: int, first: int, size: int, entry: bytes
+) -> "Tuple[int, int]":
+    """Sends the entries that are kept, because the next one does not fit to them, and keeps that one. If it does not
+    even fit there alone, it is sent, too. Returns the index of the first entry that is kept, and the size of all."""
+    if size:
+        serial.connection.post(_SOME_RESULTS, call, results_message(started - 1 - first, place.entries[:size]))
+        serial.connection.flush()
+    if len(entry) <= len(place.entries) and len(entry) <= serial.limit - ARRAY:
+        place.go_on(started - 1)
+        place.page.seek(place.start)
+        place.page.write(entry)
+        return started - 1, len(entry)
+    serial.connection.post(_SOME_RESULTS, call, results_message(1, entry))
     serial.connection.flush()
+    place.go_on(started)
+    place.page.seek(place.start)
+    return started, 0

@@ -115,6 +115,9 @@ class Waits:
         """Serves a call inside the wait of another one, whose state it restores afterwards."""
         serial = self.serial
         outer = (serial.call, serial.arrived, serial.message, serial.context)
+        # The nested call may be a stream, whose items are not those of a stream around it.
+        items_call = self.connection.items_call
+        self.connection.close_items()
         busy, self.busy, waiting, self.waiting = self.busy, 0, self.waiting, 0
         serial.arrived = self.connection.arrived
         self.outer.append(serial.call)
@@ -123,6 +126,7 @@ class Waits:
         self.outer.pop()
         self.busy, self.waiting = busy, waiting
         serial.call, serial.arrived, serial.message, serial.context = outer
+        self.connection.items_call = items_call
 
     def take(self, word: int, call: int, payload: memoryview) -> None:
         """Takes a frame that is not a call."""

@@ -110,6 +110,8 @@ def _hello(connection: Connection) -> "Dict[str, Any]":
     if type(max_frame) is not int or max_frame <= 0:
         raise Fault("a HELLO without max_frame")
     connection.max_frame = max_frame
+    features = hello.get("features")
+    connection.takes_items = type(features) is list and "items" in features
     return hello
 
 

@@ -46,7 +46,7 @@ class Worker:
     """One worker process that runs `source`."""
 
     def __init__(self, source="", *, concurrency=1, env=None, slate=False, stack=False, beat=False, hello=True,
-                 argument=None, files=None, max_frame=64 << 20, start="file", python=None, flags=(), cwd=None):
+                 argument=None, files=None, max_frame=64 << 20, features=None, start="file", python=None, flags=(), cwd=None):
         self.directory = tempfile.TemporaryDirectory(prefix="snakepit-sdk-")
         for name, text in {"worker.py": source, **(files or {})}.items():
             with open(os.path.join(self.directory.name, name), "w") as file:
@@ -54,6 +54,9 @@ class Worker:
         self.path = os.path.join(self.directory.name, "worker.py")
         self.socket, theirs = socket.socketpair()
         self.pending = b""
+        # The items of an ITEMS, as if each had come in an ITEM, and how many of these frames there were.
+        self.items = []
+        self.shared_frames = 0
         self.next_call = 0
         environment = {**os.environ, "SNAKEPIT_FD": str(theirs.fileno()), **(env or {})}
         inherited = [theirs.fileno()]
@@ -88,8 +91,9 @@ class Worker:
         if beat:
             os.close(read)
         if hello:
-            self.send("HELLO", 0, {"protocol": 1, "engine": "tests", "pool": "p", "worker": "p-1",
-                                   "concurrency": concurrency, "max_frame": max_frame})
+            known = {"protocol": 1, "engine": "tests", "pool": "p", "worker": "p-1",
+                     "concurrency": concurrency, "max_frame": max_frame}
+            self.send("HELLO", 0, known if features is None else {**known, "features": features})
 
     # --- frames ---
 
@@ -123,6 +127,8 @@ class Worker:
         self.pending += data
 
     def receive(self, limit=LIMIT):
+        if self.items:
+            return self.items.pop(0)
         while len(self.pending) < 16:
             self.more(limit)
         length, version, kind, flags, call = HEADER.unpack_from(self.pending)
@@ -135,6 +141,11 @@ class Worker:
             stop = 4 + struct.unpack_from("<I", payload)[0]
             payload, bodies = payload[4:stop], payload[stop:]
         value = values.decode(payload, bodies, 140) if payload else None
+        if kind == frames.ITEMS:
+            assert value, "an ITEMS without an item"
+            self.shared_frames += 1
+            self.items = [Frame("ITEM", call, item, 0) for item in value]
+            return self.items.pop(0)
         return Frame(KINDS[kind], call, value, flags)
 
     def expect(self, kind, call=None, limit=LIMIT):

@@ -24,6 +24,18 @@ SOURCE = """
     def echo(x):
         return x
 
+    @snakepit.command
+    def same(value):
+        return value
+
+    @snakepit.command
+    def half(number: int):
+        return number // 2
+
+    @snakepit.command
+    def tells(number: int):
+        return object() if number == 2 else 1 // (1 - number)
+
     @snakepit.command(name="other.name")
     def renamed():
         return "renamed"
@@ -242,6 +254,29 @@ def the_calls_of_a_bulk_each_have_their_entry(worker):
     big = bytes(20000)
     worker.send("CALLS", 7002, ["echo", [[big], [object.__name__]], None])
     assert worker.expect("RESULTS", 7002).value == [[True, big], [True, "object"]]
+
+
+def the_inputs_of_a_bulk_may_have_any_shape(worker):
+    """The first call of a bulk finds out how the function is called. What follows takes a shorter way where it can."""
+    inputs = [1, "x", None, 2.5, True, [3], [[4]], {"value": 5}, {"value": {"a": 1}}, {"other": 6}, [7, 8], {}, -7, 1 << 70,
+              "é" * 3000, bytes(3000), {"value": [1, {"b": None}]}]
+    single = []
+    for value in inputs:
+        worker.next_call += 1
+        worker.send("CALL", worker.next_call, ["same", value, None])
+        frame = worker.receive()
+        single.append([frame.kind == "RESULT", frame.value])
+    worker.send("CALLS", 7003, ["same", inputs, None])
+    assert worker.expect("RESULTS", 7003).value == single
+    worker.send("CALLS", 7004, ["half", [2, "x", 5.0, [8], {"number": 10}, None, True], None])
+    entries = worker.expect("RESULTS", 7004).value
+    assert [entry[1] if entry[0] else entry[1]["kind"] for entry in entries] == [
+        1, "bad_argument", "bad_argument", 4, 5, "bad_argument", 0]
+    worker.send("CALLS", 7005, ["tells", [0, 1, 2, 0], None])
+    entries = worker.expect("RESULTS", 7005).value
+    assert [entry[0] for entry in entries] == [True, False, False, True]
+    assert (entries[1][1]["type"], entries[2][1]["kind"]) == ("ZeroDivisionError", "bad_value")
+    assert 'in tells' in entries[1][1]["traceback"]
 
 
 def a_payload_that_cannot_be_read_fails_its_call_only(worker):

@@ -334,7 +334,7 @@ def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
     serial = SimpleNamespace(
         commands={},
         slate=slates[1],
-        codec=SimpleNamespace(encode=None),
+        codec=SimpleNamespace(encode=None, write_small=None),
         limit=1000,
         stages={},
         arrived=0.0,

@@ -1,5 +1,6 @@
 """Streams and credit, and that no item is left unsent."""
 
+import os
 import time
 
 import pytest
@@ -46,6 +47,41 @@ SOURCE = """
         for i in range(n):
             buffer[:] = bytes([i]) * size
             yield buffer
+
+    @snakepit.command
+    def mixed(n: int):
+        row = []
+        for i in range(n):
+            yield i
+            if i % 50 == 49:
+                row.append(i)
+                yield row
+                yield 1 << 70
+                yield "é" * 1000
+                yield None
+
+    @snakepit.command
+    def pauses(path: str):
+        yield from range(100)
+        time.sleep(0.05)
+        yield from range(100, 103)
+        with open(path):
+            pass
+        yield "end"
+
+    @snakepit.command
+    def nests(n: int):
+        for i in range(n):
+            yield i
+            if i == 40:
+                snakepit.context().host.call("t")
+
+    @snakepit.command
+    def reports(n: int):
+        for i in range(n):
+            if i == 40:
+                snakepit.context().progress(0.5)
+            yield i
 
     @snakepit.command
     def cleans(path: str):
@@ -109,11 +145,12 @@ ASYNC = """
 """
 
 
-@pytest.fixture(scope="module", params=["serial", "concurrent", "async"])
+@pytest.fixture(scope="module", params=["serial", "serial, shared frames", "concurrent", "async"])
 def worker(request):
     source = SOURCE + ASYNC if request.param == "async" else SOURCE
-    with Worker(source, concurrency=2 if request.param == "concurrent" else 1) as running:
-        running.kind = request.param
+    features = ["items", "others"] if "shared" in request.param else None
+    with Worker(source, concurrency=2 if request.param == "concurrent" else 1, features=features) as running:
+        running.kind = request.param.partition(",")[0]
         running.ready()
         yield running
 
@@ -238,6 +275,61 @@ def a_buffer_that_is_used_again_is_sent_as_it_was(worker):
     assert items == [bytes([i]) * 20000 for i in range(20)]
 
 
+def items_of_all_kinds_keep_their_order_and_what_they_were(worker):
+    expected, row = [], []
+    for i in range(500):
+        expected.append(i)
+        if i % 50 == 49:
+            row = [*row, i]
+            expected += [row, 1 << 70, "é" * 1000, None]
+    assert worker.stream("mixed", n=500) == expected
+
+
+def quick_items_share_frames_if_the_host_takes_that():
+    for features, shares in ((None, False), ([], False), (["other"], False), ("items", False), (["items"], True)):
+        with Worker(SOURCE, features=features) as running:
+            running.ready()
+            assert running.stream("count", n=1000) == list(range(1000))
+            assert (0 < running.shared_frames < 200) is shares
+
+
+def what_a_generator_reports_comes_between_its_items():
+    with Worker(SOURCE, features=["items"]) as running:
+        running.ready()
+        call = running.start("reports", n=50, options={"stream": [1000, MUCH]})
+        seen = [running.receive() for _ in range(52)]
+        assert [frame.kind for frame in seen] == ["ITEM"] * 40 + ["PROGRESS"] + ["ITEM"] * 10 + ["END"]
+        assert all(frame.call == call for frame in seen)
+
+
+def no_item_lies_behind_a_generator_that_pauses_more_than_once(tmp_path):
+    """The flusher, which sends what waits, sleeps after the first pause."""
+    path = str(tmp_path / "fifo")
+    os.mkfifo(path)
+    with Worker(SOURCE, features=["items"]) as running:
+        running.ready()
+        call = running.start("pauses", path=path, options={"stream": [1000, MUCH]})
+        assert [running.expect("ITEM", call).value for _ in range(103)] == list(range(103))
+        with open(path, "w"):
+            pass
+        assert running.expect("ITEM", call).value == "end"
+        running.expect("END", call)
+
+
+def a_stream_inside_a_stream_keeps_its_items():
+    with Worker(SOURCE, features=["items"]) as running:
+        running.ready()
+        outer = running.start("nests", n=50, options={"stream": [1000, MUCH]})
+        kinds = [running.receive() for _ in range(42)]
+        assert [frame.kind for frame in kinds] == ["ITEM"] * 41 + ["HOST_CALL"]
+        inner = running.start("count", n=30, options={"stream": [1000, MUCH], "nested": outer})
+        assert [running.expect("ITEM", inner).value for _ in range(30)] == list(range(30))
+        running.expect("END", inner)
+        running.send("HOST_RESULT", outer, [kinds[-1].value[0], None])
+        assert [running.expect("ITEM", outer).value for _ in range(9)] == list(range(41, 50))
+        running.expect("END", outer)
+
+
 @pytest.mark.parametrize("stage", [1, 2])
 def a_cancelled_stream_is_told_and_cleaned_up(worker, stage, tmp_path):
     for name in names(worker, "cleans"):
@@ -280,8 +372,6 @@ def no_item_lies_behind_a_generator_that_stalls(worker):
 def no_answer_lies_behind_a_slow_call(worker, tmp_path):
     """Answers of quick calls arrive although the next call, which was quick so far, blocks. It cannot end before
     they arrive."""
-    import os
-
     if worker.kind != "serial":
         pytest.skip("answers are gathered by the serial loop")
     path = tmp_path / "slow"

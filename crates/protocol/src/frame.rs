@@ -53,6 +53,7 @@ impl FrameKind {
             | Self::Results
             | Self::Error
             | Self::Item
+            | Self::Items
             | Self::Credit
             | Self::Cancel
             | Self::HostCall
@@ -96,6 +97,7 @@ kinds! {
     Calls = 24: "Many calls of one command.",
     Results = 25: "Outcomes of many calls.",
     Fault = 26: "What the other side did wrong; then the sender closes the socket.",
+    Items = 27: "Several values of a stream.",
 }
 
 /// A frame's header.
@@ -218,7 +220,7 @@ mod tests {
         };
         assert_eq!(frame(2, 3, 0), Err(BadHeader::Version(2)));
         assert_eq!(frame(1, 0, 0), Err(BadHeader::Kind(0)));
-        assert_eq!(frame(1, 27, 0), Err(BadHeader::Kind(27)));
+        assert_eq!(frame(1, 28, 0), Err(BadHeader::Kind(28)));
         assert_eq!(frame(1, 3, 2), Err(BadHeader::Flags(2)), "only RESULTS go on");
         assert_eq!(frame(1, 25, 4), Err(BadHeader::Flags(4)));
     }

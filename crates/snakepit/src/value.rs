@@ -11,6 +11,6 @@ pub use snakepit_protocol::harmless;
 pub use snakepit_protocol::value::ArgsBuilder;
 #[doc(inline)]
 pub use snakepit_protocol::value::{
-    Args, BODY_THRESHOLD, BigInt, Blob, DateTime, DoesNotFit, Encoded, MAX_DEPTH, Map, NaiveDateTime,
-    ParseBigIntError, PayloadLayout, TimeError, Value, ValueError, ValueErrorKind,
+    Args, BODY_THRESHOLD, BigInt, Blob, DateTime, DoesNotFit, Encoded, EncodedItems, MAX_DEPTH, Map,
+    NaiveDateTime, ParseBigIntError, PayloadLayout, TimeError, Value, ValueError, ValueErrorKind,
 };

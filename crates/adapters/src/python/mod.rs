@@ -17,7 +17,7 @@ use super::program::{Program, placed};
 use super::{Adapter, Handle, Spawner, StartError};
 use crate::custody::Command;
 use crate::environment::{Environment, Python};
-use crate::transport::{BeatPipe, Connection, Hello, ReadyOutcome, Slate, StackPipe};
+use crate::transport::{BeatPipe, Connection, FEATURES, Hello, ReadyOutcome, Slate, StackPipe};
 use handle::SocketHandle;
 use interpreter::Interpreter;
 use snakepit_core::PoolOptions;
@@ -179,6 +179,7 @@ impl Adapter for SocketAdapter {
                 worker: spawner.worker_id().to_string(),
                 concurrency: spawner.concurrency(),
                 max_frame: spawner.max_frame(),
+                features: FEATURES,
             };
             let output = spawner.output();
             let (connection, first_answer) = Connection::open(ours, slate, output, &hello)

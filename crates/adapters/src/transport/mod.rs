@@ -22,7 +22,7 @@ use snakepit_protocol::frame;
 pub(crate) use closed::Closed;
 pub(crate) use connection::Connection;
 pub(crate) use heartbeat::BeatPipe;
-pub(crate) use hello_frame::Hello;
+pub(crate) use hello_frame::{FEATURES, Hello};
 #[cfg(feature = "grpc")]
 pub(crate) use log_text::{beginning, log_text};
 pub(crate) use reader::{ReadyMessage, ReadyOutcome, Signals};

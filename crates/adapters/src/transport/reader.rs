@@ -22,7 +22,7 @@ use crate::call::{Input, Portion, RemoteError};
 use crate::harmless;
 use crate::logging::somebody_says;
 use crate::telemetry::{self, TraceContext};
-use crate::value::{Encoded, ValueError, write};
+use crate::value::{Encoded, EncodedItems, ValueError, write};
 use crate::worker::{Output, OutputStream};
 
 /// The number of bytes to read at a time.
@@ -239,7 +239,7 @@ fn frame(
         Incoming::End => one_answer(state, header, FrameAnswer::End, answers)?,
         Incoming::NotStarted(error) => not_started(state, error)?,
         Incoming::Error(error) => answer(state, header.call, FrameAnswer::Error(error), answers),
-        Incoming::Item(value) => item(state, header.call, value)?,
+        Incoming::Items(values) => items(state, header.call, values)?,
         Incoming::Ready(message) => ready(state, *message)?,
         Incoming::Progress(fraction, text) => {
             if let Some(held) = state.calls.get(header.call) {
@@ -321,15 +321,18 @@ fn results(
     Ok(())
 }
 
-fn item(state: &mut ConnectionState, call: u64, item: Encoded) -> Result<(), ProtocolFault> {
-    match state.calls.item(call, item) {
+fn items(state: &mut ConnectionState, call: u64, items: EncodedItems) -> Result<(), ProtocolFault> {
+    let count = items.len();
+    match state.calls.items(call, items) {
         ItemDelivery::Passed { unread } => {
             let credit = state.calls.get(call).and_then(|held| held.call.stream_credit());
-            if let Some(credit) = credit
-                && unread.reaches(credit)
-            {
-                let unit = if unread.items >= credit.items { CreditUnit::Items } else { CreditUnit::Bytes };
-                return Err(ProtocolFault::CreditExceeded { call, unit });
+            if let Some(credit) = credit {
+                if unread.items.saturating_add(count) > credit.items {
+                    return Err(ProtocolFault::CreditExceeded { call, unit: CreditUnit::Items });
+                }
+                if unread.bytes >= credit.bytes {
+                    return Err(ProtocolFault::CreditExceeded { call, unit: CreditUnit::Bytes });
+                }
             }
         }
         ItemDelivery::Unasked => state.outbox.frame(FrameKind::Cancel, call, |out| write::uint(out, 1)),
@@ -362,7 +365,7 @@ pub(super) enum Incoming {
     Error(Encoded),
     /// The worker could not start.
     NotStarted(RemoteError),
-    Item(Encoded),
+    Items(EncodedItems),
     Ready(Box<ReadyMessage>),
     Progress(Option<f64>, Option<String>),
     HostCall(Box<HostCall>),
@@ -382,7 +385,8 @@ fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming,
         FrameKind::End => Incoming::End,
         FrameKind::Error if header.call == 0 => Incoming::NotStarted(RemoteError::read(&payload)),
         FrameKind::Error => Incoming::Error(payload),
-        FrameKind::Item => Incoming::Item(payload),
+        FrameKind::Item => Incoming::Items(EncodedItems::one(payload)),
+        FrameKind::Items => Incoming::Items(EncodedItems::list(payload).map_err(unreadable)?),
         FrameKind::Ready => Incoming::Ready(payload.decode_within(MEMORY).map_err(unreadable)?),
         FrameKind::Progress => {
             let (fraction, text): (Option<f64>, Option<String>) =

@@ -54,9 +54,14 @@ impl Credit {
 
     /// Pays for one item of this size.
     pub fn spend(&self, bytes: usize) {
+        self.spend_all(Portion { items: 1, bytes: bytes as u64 });
+    }
+
+    /// Pays for several items.
+    pub fn spend_all(&self, amount: Portion) {
         if let Some(left) = &mut *self.left() {
-            left.items = left.items.saturating_sub(1);
-            left.bytes = left.bytes.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+            left.items = left.items.saturating_sub(amount.items.into());
+            left.bytes = left.bytes.saturating_sub(i64::try_from(amount.bytes).unwrap_or(i64::MAX));
         }
     }
 

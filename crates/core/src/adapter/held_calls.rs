@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::{AtWork, CallSettlement, CallStage, Credit, IdMap, ProtocolFault, StartKnowledge};
 use crate::call::{Call, CallId, Portion, RemoteError};
-use crate::value::Encoded;
+use crate::value::{Encoded, EncodedItems};
 
 /// The result of [`HeldCalls::begin`].
 #[derive(Debug)]
@@ -323,6 +323,11 @@ impl<T> HeldCalls<T> {
 
     /// Passes an item of a stream to the caller, and charges it to the call's credit.
     pub fn item(&mut self, number: u64, item: Encoded) -> ItemDelivery {
+        self.items(number, EncodedItems::one(item))
+    }
+
+    /// Passes items of a stream that came together to the caller, and charges them to the call's credit.
+    pub fn items(&mut self, number: u64, items: EncodedItems) -> ItemDelivery {
         let Some(held) = self.calls.get_mut(&number) else { return ItemDelivery::Dropped };
         if held.call.stream_credit().is_none() {
             // The mistake fails only this call.
@@ -330,9 +335,9 @@ impl<T> HeldCalls<T> {
             return if is_first { ItemDelivery::Unasked } else { ItemDelivery::Dropped };
         }
         if let Some(credit) = held.credit() {
-            credit.spend(item.payload_len());
+            credit.spend_all(Portion { items: items.len(), bytes: items.payload_len() as u64 });
         }
-        ItemDelivery::Passed { unread: held.call.send_item(item) }
+        ItemDelivery::Passed { unread: held.call.send_items(items) }
     }
 
     /// Returns the credit of a call's stream, for an adapter that holds the stream back itself. Returns `None` if the

@@ -1,23 +1,20 @@
-//! How a call gets its answer: the [`Call`] that a queue or a worker owns, and the state that it shares with its caller.
+//! How a call gets its answer: the [`Call`] that a queue or a worker owns, and that tells its caller.
 //!
-//! A call is owned by one place at a time. Dropping a call answers its caller, too: the worker is lost. The state is
-//! one allocation per call, and each event takes one short lock. The first end counts, and later ones are ignored.
+//! A call is owned by one place at a time. Dropping a call answers its caller, too: the worker is lost.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::batch::Batch;
 use super::lease::{Holder, Lease};
-use super::progress::{CallEnd, CallPlace, Progress};
+use super::progress::{CallEnd, Progress};
+pub(crate) use super::state::CallState;
 use super::{CallError, CallId, Chain, Extras, Input, PoolCommand, Portion, QueueKey, RemoteError};
-use crate::telemetry::{Level, TraceContext, is_heard};
-use crate::value::Encoded;
+use crate::telemetry::TraceContext;
+use crate::value::{Encoded, EncodedItems};
 
 /// The number of times that a call may come back from workers that ended before they started it.
 pub(super) const MAX_RETURNS: u8 = 3;
@@ -96,6 +93,11 @@ impl Call {
         &self.input
     }
 
+    /// Reports whether this is a chunk of a map whose inputs are quick.
+    pub(crate) fn is_quick_chunk(&self) -> bool {
+        matches!(self.input, Input::Many(_)) && !self.command.gathers() && self.command.estimate.is_quick()
+    }
+
     /// Returns what is left of the caller's time.
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -151,7 +153,12 @@ impl Call {
     /// Sends one item of a stream. Returns how much was unread before this item. Once that reaches the credit, the
     /// worker has sent more than it may.
     pub fn send_item(&self, item: Encoded) -> Portion {
-        self.state.item(item)
+        self.state.items(EncodedItems::one(item))
+    }
+
+    /// Sends several items of a stream, like [`Call::send_item`].
+    pub fn send_items(&self, items: EncodedItems) -> Portion {
+        self.state.items(items)
     }
 
     /// Reports the progress of the call.
@@ -282,213 +289,5 @@ impl Drop for Call {
                 batch.end(&self.state, end);
             }
         }
-    }
-}
-
-#[derive(Debug, Default)]
-enum EndState {
-    #[default]
-    Open,
-    Ended(CallEnd),
-    Taken,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    place: Option<CallPlace>,
-    /// The time since which a worker has the call. Set only if debug events are listened to.
-    placed_at: Option<Instant>,
-    /// The number of lines that the worker had printed when it got the call.
-    printed: u64,
-    items: VecDeque<Encoded>,
-    /// The amount of the unread items.
-    unread: Portion,
-    progress: Option<Progress>,
-    outcome: EndState,
-    abandoned: bool,
-    waker: Option<Waker>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct CallState {
-    inner: Mutex<Inner>,
-    /// Whether the caller was told that the call takes long.
-    is_late: AtomicBool,
-}
-
-impl CallState {
-    fn state(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tells the caller that the call takes long, so that it looks at its deadline.
-    pub(crate) fn tell_late(&self) {
-        self.is_late.store(true, Ordering::SeqCst);
-        wake(self.state());
-    }
-
-    pub(crate) fn is_late(&self) -> bool {
-        self.is_late.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn set_place(&self, place: CallPlace) {
-        let printed = match &place {
-            CallPlace::With(holder) => holder.printed(),
-            CallPlace::InBatch(batched) => batched.holder.printed(),
-            CallPlace::Queued(_) => 0,
-        };
-        let placed_at = match &place {
-            CallPlace::With(_) | CallPlace::InBatch(_) if is_heard(Level::Debug) => Some(Instant::now()),
-            CallPlace::With(_) | CallPlace::InBatch(_) | CallPlace::Queued(_) => None,
-        };
-        let mut state = self.state();
-        state.place = Some(place);
-        state.printed = printed;
-        state.placed_at = placed_at;
-    }
-
-    pub(crate) fn place(&self) -> Option<CallPlace> {
-        self.state().place.clone()
-    }
-
-    /// Returns the time since which a worker has the call. `None` if no worker has it, or if nothing listened to debug
-    /// events when the worker got it.
-    pub(crate) fn placed_at(&self) -> Option<Instant> {
-        self.state().placed_at
-    }
-
-    pub(crate) fn holder(&self) -> Option<Arc<dyn Holder>> {
-        match self.place()? {
-            CallPlace::With(holder) => Some(holder),
-            CallPlace::InBatch(batched) => Some(Arc::clone(&batched.holder)),
-            CallPlace::Queued(_) => None,
-        }
-    }
-
-    /// Returns the number under which the worker knows the call. A member of a batch has the number of the carrier.
-    pub(crate) fn sent_as(&self, own: CallId) -> CallId {
-        match self.place() {
-            Some(CallPlace::InBatch(batched)) => batched.carrier,
-            Some(CallPlace::With(_) | CallPlace::Queued(_)) | None => own,
-        }
-    }
-
-    /// Returns how many lines the host had read from the worker when the worker got the call.
-    pub(crate) fn printed(&self) -> u64 {
-        self.state().printed
-    }
-
-    pub(crate) fn end(&self, end: CallEnd) {
-        let mut state = self.state();
-        if matches!(state.outcome, EndState::Open) {
-            state.outcome = EndState::Ended(end);
-            wake(state);
-        } else {
-            // Drop `end` after the lock is released: what it holds may lead back here.
-            drop(state);
-        }
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        !matches!(self.state().outcome, EndState::Open)
-    }
-
-    /// Adds an item. Returns how much was unread before it.
-    pub(crate) fn item(&self, item: Encoded) -> Portion {
-        let mut state = self.state();
-        let before = state.unread;
-        if state.abandoned {
-            return before;
-        }
-        state.unread.add_item(item.payload_len());
-        state.items.push_back(item);
-        if before.items == 0 {
-            wake(state);
-        }
-        before
-    }
-
-    /// Removes and returns the unread items.
-    pub(crate) fn take_items(&self) -> VecDeque<Encoded> {
-        std::mem::take(&mut self.state().items)
-    }
-
-    pub(crate) fn progress(&self, progress: Progress) {
-        let mut state = self.state();
-        state.progress = Some(progress);
-        wake(state);
-    }
-
-    /// Returns the latest progress, if it is new since the last call of this function.
-    pub(crate) fn take_progress(&self) -> Option<Progress> {
-        self.state().progress.take()
-    }
-
-    pub(crate) fn abandon(&self) {
-        let mut state = self.state();
-        state.abandoned = true;
-        state.unread = Portion::default();
-        let items = std::mem::take(&mut state.items);
-        drop(state);
-        drop(items);
-    }
-
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.state().abandoned
-    }
-
-    pub(crate) fn poll_end(&self, context: &mut Context<'_>) -> Poll<CallEnd> {
-        self.poll(context, |state| match std::mem::replace(&mut state.outcome, EndState::Taken) {
-            EndState::Ended(end) => Poll::Ready(end),
-            other => {
-                state.outcome = other;
-                Poll::Pending
-            }
-        })
-    }
-
-    /// Polls for the next item, or for the end once all items are read.
-    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<Encoded, CallEnd>> {
-        self.poll(context, |state| match state.items.pop_front() {
-            Some(item) => {
-                state.unread.remove_item(item.payload_len());
-                Poll::Ready(Ok(item))
-            }
-            None => match std::mem::replace(&mut state.outcome, EndState::Taken) {
-                EndState::Ended(end) => Poll::Ready(Err(end)),
-                other => {
-                    state.outcome = other;
-                    Poll::Pending
-                }
-            },
-        })
-    }
-
-    /// Polls until the call has ended, without taking the end.
-    pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.poll(context, |state| match state.outcome {
-            EndState::Open => Poll::Pending,
-            EndState::Ended(_) | EndState::Taken => Poll::Ready(()),
-        })
-    }
-
-    fn poll<T>(&self, context: &mut Context<'_>, look: impl FnOnce(&mut Inner) -> Poll<T>) -> Poll<T> {
-        let mut state = self.state();
-        let seen = look(&mut state);
-        if seen.is_pending() {
-            match &mut state.waker {
-                Some(waker) => waker.clone_from(context.waker()),
-                none => *none = Some(context.waker().clone()),
-            }
-        }
-        seen
-    }
-}
-
-fn wake(mut state: MutexGuard<'_, Inner>) {
-    let waker = state.waker.take();
-    drop(state);
-    if let Some(waker) = waker {
-        waker.wake();
     }
 }

@@ -14,7 +14,7 @@ use super::answer::CallState;
 use super::lease::Holder;
 use super::progress::{CallEnd, CallPlace, Progress};
 use super::{Call, CallError, CallId, Extras, Input, PoolCommand, QueueKey, RemoteError, RemoteErrorKind};
-use crate::value::Encoded;
+use crate::value::{Encoded, EncodedItems};
 
 /// A batch that a worker has. Dropping this value lets the next batch go.
 pub(crate) struct Underway {
@@ -140,13 +140,14 @@ impl Batch {
             carrier.end(end);
             return;
         }
-        let mut parts = carrier.take_items();
+        let mut parts: Vec<Encoded> =
+            carrier.take_items().into_iter().map(EncodedItems::into_payload).collect();
         // Only a cancel waits for the end of the carrier itself.
         carrier.end(CallEnd::Failed(CallError::Cancelled));
         let mut members = members.into_iter();
         let end = match end {
             CallEnd::Value(last) => {
-                parts.push_back(last);
+                parts.push(last);
                 None
             }
             other => Some(other),

@@ -28,9 +28,15 @@ impl Portion {
         self.bytes = self.bytes.saturating_add(bytes as u64);
     }
 
-    /// Removes an item of this many bytes.
-    pub fn remove_item(&mut self, bytes: usize) {
-        self.items = self.items.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(bytes as u64);
+    /// Adds another amount.
+    pub fn add(&mut self, more: Self) {
+        self.items = self.items.saturating_add(more.items);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+
+    /// Removes an amount.
+    pub fn remove(&mut self, amount: Self) {
+        self.items = self.items.saturating_sub(amount.items);
+        self.bytes = self.bytes.saturating_sub(amount.bytes);
     }
 }

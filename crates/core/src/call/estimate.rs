@@ -9,6 +9,13 @@ use std::time::Duration;
 /// but a call that turns out to be slow delays the calls behind it.
 const AHEAD: Duration = Duration::from_micros(500);
 
+/// Inputs of a map that take no longer are quick.
+pub(crate) const QUICK_INPUT: Duration = Duration::from_micros(60);
+
+/// The part of a chunk's work that counts when it is decided whether the chunk may wait at a worker. A chunk of quick
+/// inputs is 2 ms of work, and one that is sent ahead delays hardly more than its map.
+pub(crate) const CHUNK_SHARE: u32 = 8;
+
 /// The largest number of calls that a worker may hold.
 pub(crate) const MAX_HELD: usize = 128;
 
@@ -47,6 +54,11 @@ impl ServiceEstimate {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Reports whether the command is known to take hardly any time.
+    pub(crate) fn is_quick(&self) -> bool {
+        u128::from(self.nanos()) <= QUICK_INPUT.as_nanos()
+    }
+
     /// Returns how many inputs make up about this much work. Returns 1 while the estimate is unknown.
     pub(crate) fn fits_into(&self, time: Duration) -> usize {
         match self.nanos() {
@@ -83,6 +95,17 @@ mod tests {
         assert!(estimate.nanos() > 3_000_000);
         (0..80).for_each(|_| estimate.learn(Duration::from_micros(10)));
         assert!(estimate.nanos() < 20_000);
+    }
+
+    #[test]
+    fn two_chunks_of_quick_inputs_may_wait_at_a_worker_and_three_may_not() {
+        let estimate = ServiceEstimate::default();
+        assert!(!estimate.is_quick(), "nothing is known");
+        estimate.learn(Duration::from_micros(40));
+        assert!(estimate.is_quick());
+        let chunk = Duration::from_millis(2).as_nanos() as u32 / CHUNK_SHARE;
+        assert!(may_wait_at_worker(u64::from(chunk), chunk));
+        assert!(!may_wait_at_worker(2 * u64::from(chunk), chunk));
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! - `lease.rs`: its right to a place at a worker;
 //! - `dispatch.rs`: when the places that become free are filled;
 //! - `batch.rs`: calls that travel together;
-//! - `answer.rs`: the call as its worker has it, and the state that it shares with its caller;
+//! - `answer.rs`: the call as its worker has it, and how it is answered;
+//! - `state.rs`: what it shares with its caller;
 //! - `progress.rs`: what that state says: where the call is, how far, and how it ended;
 //! - `credit.rs`: how much of a stream may follow;
 //! - `error/`: why a call failed.
@@ -26,6 +27,7 @@ mod input;
 pub(crate) mod lease;
 pub(crate) mod progress;
 pub(crate) mod queue_key;
+mod state;
 
 pub use answer::Call;
 pub use chain::{Chain, Link, MAX_NESTING};

@@ -129,6 +129,17 @@ impl PoolInner {
         Ok(AdmissionPermit { is_trial, ..self.admit_by_breaker(command)? })
     }
 
+    /// Reports whether every call is admitted without a look at it, and counted by its outcome alone: there is no
+    /// breaker, and no worker has died of a call.
+    pub(crate) fn admits_all(&self) -> bool {
+        !self.admission.has_breaker.load(Ordering::Relaxed) && self.admission.book.is_empty()
+    }
+
+    /// Counts calls that have ended alike, and were admitted because [`PoolInner::admits_all`].
+    pub(crate) fn settle_all(&self, calls: usize, outcome: CallOutcome) {
+        self.admission.tally.count_all(outcome, calls);
+    }
+
     /// Returns what the quarantine knows about a call.
     pub(crate) fn admittance(&self, command: &PoolCommand, input: &Encoded) -> Admittance<Autopsy> {
         let book = &self.admission.book;

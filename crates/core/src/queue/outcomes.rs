@@ -97,7 +97,11 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn count(&self, outcome: CallOutcome) {
-        self.ends.own().1[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        self.count_all(outcome, 1);
+    }
+
+    pub(crate) fn count_all(&self, outcome: CallOutcome, calls: usize) {
+        self.ends.own().1[outcome as usize].fetch_add(calls as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn count_retry(&self) {

@@ -332,10 +332,11 @@ pub(crate) fn withhold(call: Call) {
 }
 
 impl Call {
-    /// Returns the estimated duration of the call, in nanoseconds.
+    /// Returns the estimated duration of the call, in nanoseconds, as far as it counts for calls behind it.
     pub(crate) fn nanos(&self) -> u32 {
         // A stream takes as long as its reader does.
         let each = if self.stream_credit().is_some() { u32::MAX } else { self.command.estimate.nanos() };
-        each.saturating_mul(self.command.runs(&self.input))
+        let all = each.saturating_mul(self.command.runs(&self.input));
+        if self.is_quick_chunk() { all / crate::call::estimate::CHUNK_SHARE } else { all }
     }
 }

@@ -19,12 +19,11 @@ use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::progress::{CallEnd, Progress};
 use crate::call::{Call, CallError, CallId, Extras, Input, NoWorkersReason, Portion, RemoteError};
-
 use crate::queue::{
     AdmissionPermit, CallOutcome, CallTimer, Health, Location, Placement, PoolInner, QueueLimit,
 };
 use crate::telemetry::TraceContext;
-use crate::value::{Encoded, ValueError};
+use crate::value::{Encoded, EncodedItems, ValueError};
 use crate::worker::{AUTOPSY_PATIENCE, Worker};
 use snakepit_policy::time::after;
 
@@ -64,7 +63,7 @@ impl CallPlan {
 
 /// The result of one wait.
 pub(crate) enum CallEvent {
-    Item(Encoded),
+    Items(EncodedItems),
     End(CallEnd),
 }
 
@@ -193,8 +192,10 @@ impl PendingCall {
         })
     }
 
-    /// Lets the worker send this much more.
+    /// Lets the worker send this much more, because it was read.
     pub(crate) fn grant(&self, more: Portion) {
+        // First: what the worker sends next must not be counted beside it.
+        self.state.has_read(more);
         if let Some(worker) = self.state.worker() {
             worker.handle.grant(self.id, more);
         }
@@ -258,7 +259,7 @@ impl PendingCall {
         let mut parts = Vec::new();
         let end = loop {
             match poll_fn(|context| self.poll_event(&mut timer, context)).await {
-                Ok(CallEvent::Item(part)) => parts.push(part),
+                Ok(CallEvent::Items(part)) => parts.push(part.into_payload()),
                 Ok(CallEvent::End(end)) => break end,
                 Err(late) => return (parts, Err((late.explain().await, None))),
             }
@@ -271,20 +272,18 @@ impl PendingCall {
         (parts, last.map_err(|error| (error, started)))
     }
 
-    /// Polls for the next item of a stream, or for its end.
+    /// Polls for the next items of a stream, or for its end.
     pub(crate) fn poll_event(
         &mut self,
         timer: &mut CallTimer,
         context: &mut Context<'_>,
     ) -> Poll<Result<CallEvent, LateCall>> {
-        let event = self.poll(timer, context, |call_state, context| {
+        self.poll(timer, context, |call_state, context| {
             call_state.poll_next(context).map(|next| match next {
-                Ok(item) => CallEvent::Item(item),
+                Ok(items) => CallEvent::Items(items),
                 Err(end) => CallEvent::End(end),
             })
-        });
-        self.delivered += u64::from(matches!(event, Poll::Ready(Ok(CallEvent::Item(_)))));
-        event
+        })
     }
 
     /// Returns a timer for [`PendingCall::poll_event`]: first for the queue timeout, later for the deadline.

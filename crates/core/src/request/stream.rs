@@ -19,10 +19,10 @@ use crate::call::progress::CallEnd;
 use crate::call::progress::Progress;
 use crate::call::{CallError, Portion};
 use crate::queue::{CallTimer, PoolInner};
-use crate::value::{Encoded, ValueError};
+use crate::value::{Encoded, EncodedItems, ValueError};
 
 /// How much a worker may send in advance, unless the caller sets it.
-const CREDIT: Portion = Portion { items: 1024, bytes: 4 * 1024 * 1024 };
+const CREDIT: Portion = Portion { items: 8192, bytes: 4 * 1024 * 1024 };
 
 /// A stream that is about to be opened with [`StreamBuilder::open`].
 ///
@@ -56,7 +56,7 @@ impl<T> StreamBuilder<T> {
 
     common_options!();
 
-    /// Sets how many items the worker may send ahead of the reader. The default is 1024.
+    /// Sets how many items the worker may send ahead of the reader. The default is 8192.
     pub fn credit(mut self, items: u32) -> Self {
         self.options.extras().stream.get_or_insert(CREDIT).items = items.max(1);
         self
@@ -77,6 +77,7 @@ impl<T> StreamBuilder<T> {
             timer: waiting.timer(),
             state: StreamState::Open(waiting),
             credit,
+            items: None,
             read: Portion::default(),
             value: PhantomData,
         })
@@ -113,6 +114,8 @@ pub struct CallStream<T> {
     timer: CallTimer,
     state: StreamState,
     credit: Portion,
+    /// Items that came together, of which some may be read.
+    items: Option<EncodedItems>,
     /// The amount that was read since credit was last granted.
     read: Portion,
     value: PhantomData<fn() -> T>,
@@ -133,6 +136,9 @@ impl<T: DeserializeOwned> Stream for CallStream<T> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        if let Some(value) = this.next_item() {
+            return Poll::Ready(Some(value));
+        }
         loop {
             match &mut this.state {
                 StreamState::Over => return Poll::Ready(None),
@@ -147,25 +153,39 @@ impl<T: DeserializeOwned> Stream for CallStream<T> {
                     }
                 },
                 StreamState::Open(waiting) => match ready!(waiting.poll_event(&mut this.timer, context)) {
-                    Ok(CallEvent::Item(item)) => {
-                        this.read.add_item(item.payload_len());
-                        if this.read.is_half_of(this.credit) {
-                            waiting.grant(std::mem::take(&mut this.read));
+                    Ok(CallEvent::Items(items)) => {
+                        this.items = Some(items);
+                        if let Some(value) = this.next_item() {
+                            return Poll::Ready(Some(value));
                         }
-                        let command = &waiting.command.name;
-                        let value = item
-                            .decode()
-                            .map_err(|source| CallError::Result { command: command.to_string(), source });
-                        if value.is_err() {
-                            this.state = StreamState::Over;
-                        }
-                        return Poll::Ready(Some(value));
                     }
                     Ok(CallEvent::End(end)) => this.end(end),
                     Err(late) => this.give_up(late),
                 },
             }
         }
+    }
+}
+
+impl<T: DeserializeOwned> CallStream<T> {
+    /// Returns the next of the items that have come.
+    fn next_item(&mut self) -> Option<Result<T, CallError>> {
+        let StreamState::Open(waiting) = &mut self.state else { return None };
+        let Some((length, value)) = self.items.as_mut()?.decode_next() else {
+            self.items = None;
+            return None;
+        };
+        self.read.add_item(length);
+        waiting.delivered += 1;
+        if self.read.is_half_of(self.credit) {
+            waiting.grant(std::mem::take(&mut self.read));
+        }
+        let command = &waiting.command.name;
+        let value = value.map_err(|source| CallError::Result { command: command.to_string(), source });
+        if value.is_err() {
+            self.state = StreamState::Over;
+        }
+        Some(value)
     }
 }
 

@@ -80,11 +80,10 @@ impl ValueBuilder {
         Encoded::from_parts(Bytes::from(self.head), Bodies::from_parts(self.parts))
     }
 
-    /// Also returns the memory of the head, for the next value. For a small head, one copy is cheaper than growing a
-    /// new allocation step by step.
-    pub(super) fn finish_copied(self) -> (Encoded, Vec<u8>) {
-        let head = Bytes::copy_from_slice(&self.head);
-        (Encoded::from_parts(head, Bodies::from_parts(self.parts)), self.head)
+    /// Like [`finish`](Self::finish), with a copy of the head. Also returns the memory of the head, for the next value.
+    /// For a small head, one copy is cheaper than growing a new allocation step by step.
+    pub(super) fn finish_as(self, copy: Bytes) -> (Encoded, Vec<u8>) {
+        (Encoded::from_parts(copy, Bodies::from_parts(self.parts)), self.head)
     }
 }
 

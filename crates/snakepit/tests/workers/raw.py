@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 
+ITEMS = 27
 READY, CALL, RESULT, ERROR, ITEM, END, CREDIT, HOST_CALL, HOST_CREDIT, HOST_CANCEL = 2, 3, 4, 5, 6, 7, 8, 10, 15, 16
 LOG, PROGRESS, DRAIN, BYE, CALLS, RESULTS, FAULT = 17, 18, 22, 23, 24, 25, 26
 MORE = 2
@@ -159,6 +160,10 @@ ANSWERS = {
     "tool_id_twice": lambda n: ask(n, 7, "slow") + ask(n, 8, "slow") + ask(n, 7, "quick"),
     "bytes_beyond_credit": lambda n: frame(ITEM, n, b"\xc6" + struct.pack(">I", 1 << 20) + bytes(1 << 20)) * 100,
     "items_beyond_credit": lambda n: b"".join(frame(ITEM, n, b"\x01") for _ in range(100)),
+    "shared_items": lambda n: frame(ITEMS, n, b"\x93\x01\x02\x03") + frame(ITEM, n, b"\x04") + frame(END, n),
+    "shared_items_beyond_credit": lambda n: frame(ITEMS, n, b"\x95\x01\x02\x03\x04\x05"),
+    "no_shared_item": lambda n: frame(ITEMS, n, b"\x90"),
+    "shared_items_cut_short": lambda n: frame(ITEMS, n, b"\x92\x01\xcd\x02"),
 }
 
 

@@ -60,9 +60,12 @@ pub(crate) struct PoolShape {
 
 /// A pool whose workers are all ready. Dropping it stops the engine and waits until every process has ended.
 ///
-/// Its worker has three commands: `echo(data)` returns its bytes, `count(n)` streams the numbers below n, and
-/// `tiny(number)` returns the next number.
+/// Its worker has four commands: `echo(data)` returns its bytes, `echo_together(data)` does so for a list of calls,
+/// `count(n)` streams the numbers below n, and `tiny(number)` returns the next number.
 pub(crate) trait MeasuredPool: EchoCaller {
+    /// Does what [`EchoCaller::many`] does, with the command that takes many calls at a time.
+    fn together(&mut self, bytes: usize, calls: usize, in_flight: usize) -> BenchResult<CallTimes>;
+
     /// Reads a stream of `items` numbers from one worker to its end.
     fn stream(&mut self, items: usize) -> BenchResult<()>;
 
@@ -147,16 +150,23 @@ impl Drop for RunningEngine {
 }
 
 /// Echoes `calls` payloads one after another.
-async fn echoes(pit: Snakepit, over: CallTransport, bytes: usize, calls: usize) -> TaskResult<Vec<Duration>> {
+async fn echoes(
+    pit: Snakepit,
+    over: CallTransport,
+    command: &'static str,
+    bytes: usize,
+    calls: usize,
+) -> TaskResult<Vec<Duration>> {
     if over.has_bytes() {
-        echoes_of(pit, Blob::from(vec![b'x'; bytes]), |echoed| echoed.len() == bytes, calls).await
+        echoes_of(pit, command, Blob::from(vec![b'x'; bytes]), |echoed| echoed.len() == bytes, calls).await
     } else {
-        echoes_of(pit, "x".repeat(bytes), |echoed| echoed.len() == bytes, calls).await
+        echoes_of(pit, command, "x".repeat(bytes), |echoed| echoed.len() == bytes, calls).await
     }
 }
 
 async fn echoes_of<T: Serialize + DeserializeOwned + Send + 'static>(
     pit: Snakepit,
+    command: &'static str,
     data: T,
     is_whole: impl Fn(&T) -> bool,
     calls: usize,
@@ -164,7 +174,7 @@ async fn echoes_of<T: Serialize + DeserializeOwned + Send + 'static>(
     let mut times = Vec::with_capacity(calls);
     for _ in 0..calls {
         let began = Instant::now();
-        let echoed: T = pit.call("echo", args! { data: data }).await?;
+        let echoed: T = pit.call(command, args! { data: data }).await?;
         times.push(began.elapsed());
         if !is_whole(&echoed) {
             return Err("an echo has another length".into());
@@ -173,18 +183,20 @@ async fn echoes_of<T: Serialize + DeserializeOwned + Send + 'static>(
     Ok(times)
 }
 
-impl EchoCaller for RunningEngine {
-    fn one(&mut self, bytes: usize, calls: usize) -> BenchResult<CallTimes> {
-        self.many(bytes, calls, 0)
-    }
-
-    fn many(&mut self, bytes: usize, calls: usize, in_flight: usize) -> BenchResult<CallTimes> {
+impl RunningEngine {
+    fn echo_with(
+        &self,
+        command: &'static str,
+        bytes: usize,
+        calls: usize,
+        in_flight: usize,
+    ) -> BenchResult<CallTimes> {
         let callers = (in_flight * self.workers).max(1);
         let (pit, over) = (self.pit.clone(), self.over);
         self.runtime.block_on(async move {
             let began = Instant::now();
             let tasks: Vec<_> = (0..callers)
-                .map(|_| tokio::spawn(echoes(pit.clone(), over, bytes, calls / callers)))
+                .map(|_| tokio::spawn(echoes(pit.clone(), over, command, bytes, calls / callers)))
                 .collect();
             let mut times = Vec::with_capacity(calls);
             for task in tasks {
@@ -192,6 +204,16 @@ impl EchoCaller for RunningEngine {
             }
             Ok(CallTimes::new(began.elapsed(), times.iter().map(Duration::as_secs_f64)))
         })
+    }
+}
+
+impl EchoCaller for RunningEngine {
+    fn one(&mut self, bytes: usize, calls: usize) -> BenchResult<CallTimes> {
+        self.many(bytes, calls, 0)
+    }
+
+    fn many(&mut self, bytes: usize, calls: usize, in_flight: usize) -> BenchResult<CallTimes> {
+        self.echo_with("echo", bytes, calls, in_flight)
     }
 
     fn pace(&self) -> CallPace {
@@ -203,6 +225,10 @@ impl EchoCaller for RunningEngine {
 }
 
 impl MeasuredPool for RunningEngine {
+    fn together(&mut self, bytes: usize, calls: usize, in_flight: usize) -> BenchResult<CallTimes> {
+        self.echo_with("echo_together", bytes, calls, in_flight)
+    }
+
     fn stream(&mut self, items: usize) -> BenchResult<()> {
         let pit = self.pit.clone();
         let read = async move {

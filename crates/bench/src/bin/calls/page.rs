@@ -29,6 +29,16 @@ that as many calls are in flight.\n\
 - **over stdio, over HTTP**: workers without the SDK, in the fewest lines of Python that their ways take (lines of JSON; `http.server`), which echo a \
 text, since JSON has no bytes; also with `concurrency = 64`.\n\
 - **mp.Pool, ProcessPoolExecutor, Ray**: timed inside their Python host, with the same number of calls in flight.\n\
+- **in batches**: the same callers call a command that takes up to 32 calls as one list. A batch saves the worker most \
+of its work (0.4 µs of 1.4 µs for each call are left; without msgspec 1.1 µs of 2.7) but hardly any of the host's: each \
+call is still a task with a future, an entry in a list of deadlines and an answer of its own, about 2 µs. A quarter of \
+these is the kernel's, for threads that wait for one another: the callers of one batch wake up together, and join the \
+next one under one lock. So batches pay off for the worker's code, and where Python is the limit; between a quick host \
+and a worker with msgspec, they cannot be three times as fast.\n\
+- **map beside mp.Pool**: mp.Pool takes about 120 ns for each input in its workers and 200 ns in its host. Ours take \
+about 310 ns in the workers and 120 ns in the host. Of the workers' time, 48 ns are the look at the clock for the \
+deadline, 65 ns the entry that survives the worker, 30 ns the reading, 30 ns the writing, 25 ns the function. \
+mp.Pool has no deadline, no cancellation, and loses the whole map with a worker.\n\
 - **mosec**: HTTP/1.1 over kept connections, at most 32, from blocking Rust threads.\n\
 - **start until ready**: from the call until every worker has said that it is ready; for a bare python3 until its \
 byte has arrived over the inherited socket; for mp.Pool until each worker has run its initializer.\n\

@@ -56,19 +56,10 @@ impl ChunkJob {
         inputs: Vec<Result<Encoded, ValueError>>,
     ) -> Vec<Result<T, CallError>> {
         let (began, count) = (Instant::now(), inputs.len());
-        let mut chunk = Chunk::new(self, inputs);
-        while chunk.get_ready().await {
-            let Some(frame) = chunk.frames.front_mut() else { break };
-            let began = *frame.began.get_or_insert_with(Instant::now);
-            let inputs = frame.inputs.iter().map(|it| it.input.clone()).collect();
-            let alone = frame.inputs.iter().any(|one| one.permit.is_trial());
-            let (parts, end, waiting) = self.send(inputs, began, alone).await;
-            chunk.take_in(&parts, end);
-            if let Some(waiting) = waiting.filter(|_| std::mem::take(&mut chunk.has_failed)) {
-                waiting.tell_output();
-            }
-        }
-        let outcomes: Vec<_> = std::mem::take(&mut chunk.outcomes).into_iter().flatten().collect();
+        let outcomes = match PlainInputs::new(self, inputs) {
+            Ok(plain) => plain.run(began).await,
+            Err(inputs) => Chunk::new(self, inputs).run().await,
+        };
         emit_with(Level::Debug, || Event::MapChunk {
             pool: Arc::clone(&self.pool.name),
             command: Arc::clone(&self.command.name),
@@ -131,6 +122,74 @@ impl ChunkJob {
         // Some value is not what the caller expects. Decoding one by one keeps the values of the others.
         let outcomes = split(part, &self.command, most).into_iter();
         outcomes.map(|outcome| outcome.and_then(|value| decode(&value))).collect()
+    }
+}
+
+/// The inputs of a chunk that need no care of their own: each is admitted without a look at it. Nearly all chunks are
+/// like this, and nearly all are answered whole, so an input costs no more than its bytes and its outcome. A chunk that
+/// is not answered whole becomes a [`Chunk`].
+struct PlainInputs<'a> {
+    job: &'a ChunkJob,
+    inputs: Vec<Encoded>,
+}
+
+impl<'a> PlainInputs<'a> {
+    /// Returns the inputs themselves if some of them need care.
+    fn new(
+        job: &'a ChunkJob,
+        inputs: Vec<Result<Encoded, ValueError>>,
+    ) -> Result<Self, Vec<Result<Encoded, ValueError>>> {
+        if !job.sends_many() || !job.pool.admits_all() || inputs.iter().any(Result::is_err) {
+            return Err(inputs);
+        }
+        if job.idempotent {
+            job.pool.deposit_for_retries();
+        }
+        Ok(Self { job, inputs: inputs.into_iter().flatten().collect() })
+    }
+
+    async fn run<T: DeserializeOwned>(mut self, began: Instant) -> Vec<Result<T, CallError>> {
+        let (parts, end, waiting) = self.job.send(self.inputs.clone(), began, false).await;
+        let is_whole = end.is_ok()
+            && parts.iter().try_fold(0, |all, part| Some(all + part.list_len().ok()?))
+                == Some(self.inputs.len());
+        if !is_whole {
+            let mut chunk = Chunk::sent(self.job, std::mem::take(&mut self.inputs), began);
+            chunk.take_in(&parts, end);
+            chunk.tell_output(waiting);
+            return chunk.run().await;
+        }
+        let mut left = self.inputs.len();
+        let mut outcomes = Vec::with_capacity(left);
+        for part in &parts {
+            outcomes.extend(self.job.decode(part, left));
+            left = self.inputs.len().saturating_sub(outcomes.len());
+        }
+        self.inputs.clear();
+        self.settle(&outcomes, waiting);
+        outcomes
+    }
+
+    /// Counts the outcomes, and tells what the worker printed if some of its code has failed.
+    fn settle<T>(&self, outcomes: &[Result<T, CallError>], waiting: Option<PendingCall>) {
+        let (mut failed, mut has_failed) = (0, false);
+        for error in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
+            failed += 1;
+            has_failed |= error.remote().is_some_and(RemoteError::has_run);
+            self.job.pool.settle_all(1, CallOutcome::of(error));
+        }
+        self.job.pool.settle_all(outcomes.len() - failed, CallOutcome::Ok);
+        if let Some(waiting) = waiting.filter(|_| has_failed) {
+            waiting.tell_output();
+        }
+    }
+}
+
+impl Drop for PlainInputs<'_> {
+    fn drop(&mut self) {
+        if !self.inputs.is_empty() {
+            self.job.pool.settle_all(self.inputs.len(), CallOutcome::Cancelled);
+        }
     }
 }
 
@@ -219,6 +278,36 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
             job.pool.deposit_for_retries();
         }
         chunk
+    }
+
+    /// Creates a chunk whose inputs were sent together at this time, and have no answer yet.
+    fn sent(job: &'a ChunkJob, inputs: Vec<Encoded>, began: Instant) -> Self {
+        let outcomes = std::iter::repeat_with(|| None).take(inputs.len()).collect();
+        let with_permit = |(at, input)| ChunkInput { at, input, permit: AdmissionPermit::default() };
+        let frame = ChunkFrame::of(inputs.into_iter().enumerate().map(with_permit).collect());
+        let frames = [ChunkFrame { began: Some(began), ..frame }].into();
+        Self { job, outcomes, frames, has_failed: false }
+    }
+
+    /// Sends what is left until each input has its outcome. Returns the outcomes in the order of the inputs.
+    async fn run(mut self) -> Vec<Result<T, CallError>> {
+        while self.get_ready().await {
+            let Some(frame) = self.frames.front_mut() else { break };
+            let began = *frame.began.get_or_insert_with(Instant::now);
+            let inputs = frame.inputs.iter().map(|it| it.input.clone()).collect();
+            let alone = frame.inputs.iter().any(|one| one.permit.is_trial());
+            let (parts, end, waiting) = self.job.send(inputs, began, alone).await;
+            self.take_in(&parts, end);
+            self.tell_output(waiting);
+        }
+        std::mem::take(&mut self.outcomes).into_iter().flatten().collect()
+    }
+
+    /// Tells what the worker printed if some of its code has failed since the last time.
+    fn tell_output(&mut self, waiting: Option<PendingCall>) {
+        if let Some(waiting) = waiting.filter(|_| std::mem::take(&mut self.has_failed)) {
+            waiting.tell_output();
+        }
     }
 
     /// Waits until the first frame may be sent. Returns whether there is one.

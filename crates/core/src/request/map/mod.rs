@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -21,11 +21,17 @@ use serde::de::DeserializeOwned;
 use crate::call::CallError;
 use crate::queue::PoolInner;
 use crate::request::builder::{CallOptions, common_options};
-use crate::value::{Encoded, ValueError};
+use crate::value::{Encoded, ValueBlock, ValueError};
 use chunk::ChunkJob;
 
 /// How much work one frame carries, if it is known how long the command takes.
 const CHUNK: Duration = Duration::from_millis(4);
+/// How much work one frame of quick inputs carries. A worker is sent the next frame while it has this one, so it never
+/// waits for the host.
+const QUICK_CHUNK: Duration = Duration::from_millis(2);
+/// The first and the last frames of quick inputs are smaller, so that all workers begin early and end together. They
+/// have at least this many inputs.
+const FEW: usize = 512;
 /// The number of input bytes at which a frame is full.
 const CHUNK_BYTES: usize = 256 * 1024;
 
@@ -59,7 +65,8 @@ impl<T: DeserializeOwned + Send + 'static> MapBuilder<T> {
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Serialize,
     {
-        let inputs = Box::new(inputs.into_iter().map(|input| Encoded::encode_args(&input)));
+        let mut block = ValueBlock::default();
+        let inputs = Box::new(inputs.into_iter().map(move |input| block.encode_args(&input)));
         Self { options: CallOptions::new(pool, command), inputs, chunk: None, value: PhantomData }
     }
 
@@ -209,48 +216,69 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
                 self.first += 1;
                 return Poll::Ready(Some((self.first - 1, outcome)));
             }
-            self.send_chunks();
-            match ready!(self.running.poll_next(context)) {
-                None => return Poll::Ready(None),
-                Some((first, outcomes)) => {
+            // One chunk at a time: a worker begins with it while the next one is prepared.
+            let sent = self.send_chunk();
+            match self.running.poll_next(context) {
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some((first, outcomes))) => {
                     self.first = first;
                     self.outcomes = outcomes.into();
                 }
+                Poll::Pending if sent => {}
+                Poll::Pending => return Poll::Pending,
             }
         }
     }
 
-    /// Sends two chunks for each worker: one that it works on, and one that waits for it.
-    fn send_chunks(&mut self) {
-        let wanted = 2 * self.job.pool.scheduler().workers().count().max(1);
-        while self.running.len() < wanted {
-            // A batch command gets as many inputs as its function takes at a time. While nothing is known about another
-            // command, chunks of one input teach enough.
-            let fitting =
-                || self.job.command.batch().unwrap_or_else(|| self.job.command.estimate.fits_into(CHUNK));
-            let size = self.chunk.unwrap_or_else(fitting);
-            let size = if self.job.sends_many() { size } else { 1 };
-            let mut inputs = Vec::with_capacity(size.min(1024));
-            let mut bytes = 0;
-            let first = self.taken;
-            let most = CHUNK_BYTES.min(self.job.pool.call_limits.max_frame() / 4);
-            while inputs.len() < size && bytes < most {
-                let Some(input) = self.next_input.take().or_else(|| self.inputs.next()) else { break };
-                let length = input.as_ref().map_or(0, Encoded::payload_len);
-                if length > most && !inputs.is_empty() {
-                    // A large input travels alone: together with others it might be too large.
-                    self.next_input = Some(input);
-                    break;
-                }
-                bytes += length;
-                inputs.push(input);
-                self.taken += 1;
-            }
-            if inputs.is_empty() {
-                return;
-            }
-            let job = Arc::clone(&self.job);
-            self.running.push(async move { (first, job.run(inputs).await) }.boxed());
+    /// Returns how many inputs the next chunk has, and how many chunks there are for each worker at a time: one that it
+    /// works on, one that waits for it, and of quick inputs also those that keep the others busy if one of these is
+    /// late.
+    fn chunk_plan(&self, workers: usize) -> (usize, usize) {
+        if !self.job.sends_many() {
+            return (1, 2);
         }
+        // A batch command gets as many inputs as its function takes at a time. While nothing is known about another
+        // command, chunks of one input teach enough.
+        if let Some(size) = self.chunk.or_else(|| self.job.command.batch()) {
+            return (size, 2);
+        }
+        let estimate = &self.job.command.estimate;
+        if !estimate.is_quick() {
+            return (estimate.fits_into(CHUNK), 2);
+        }
+        let begun = self.taken / workers;
+        let left = self.inputs.size_hint().1.map_or(usize::MAX, |left| left / (2 * workers));
+        (estimate.fits_into(QUICK_CHUNK).min(begun.min(left).max(FEW)), 3)
+    }
+
+    /// Sends the next chunk, if there are inputs and not enough chunks under way. Returns whether it was sent.
+    fn send_chunk(&mut self) -> bool {
+        let workers = self.job.pool.scheduler().workers().count().max(1);
+        let (size, each) = self.chunk_plan(workers);
+        if self.running.len() >= each * workers {
+            return false;
+        }
+        let mut inputs = Vec::with_capacity(size.min(1024));
+        let mut bytes = 0;
+        let first = self.taken;
+        let most = CHUNK_BYTES.min(self.job.pool.call_limits.max_frame() / 4);
+        while inputs.len() < size && bytes < most {
+            let Some(input) = self.next_input.take().or_else(|| self.inputs.next()) else { break };
+            let length = input.as_ref().map_or(0, Encoded::payload_len);
+            if length > most && !inputs.is_empty() {
+                // A large input travels alone: together with others it might be too large.
+                self.next_input = Some(input);
+                break;
+            }
+            bytes += length;
+            inputs.push(input);
+            self.taken += 1;
+        }
+        if inputs.is_empty() {
+            return false;
+        }
+        let job = Arc::clone(&self.job);
+        self.running.push(async move { (first, job.run(inputs).await) }.boxed());
+        true
     }
 }

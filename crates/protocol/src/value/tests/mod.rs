@@ -4,6 +4,7 @@ mod args;
 mod building;
 mod errors;
 mod hostile;
+mod items;
 mod properties;
 mod shown;
 mod speed;

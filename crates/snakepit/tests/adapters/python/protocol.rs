@@ -101,6 +101,35 @@ async fn items_beyond_the_credit_are_a_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn items_that_share_a_frame_come_one_by_one() {
+    let pit = Pit::start(raw("shared_items")).await;
+    let stream = pit.stream::<u32>("any", args! {}).credit(4).open().expect("a stream");
+    let items: Vec<_> = soon("the stream", stream.collect()).await;
+    assert_eq!(items.into_iter().collect::<Result<Vec<_>, _>>().expect("items"), [1, 2, 3, 4]);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_that_share_a_frame_have_credit_each() {
+    let pit = Pit::start(raw("shared_items_beyond_credit")).await;
+    let stream = pit.stream::<u32>("any", args! {}).credit(4).open().expect("a stream");
+    let outcomes: Vec<_> = soon("the stream", stream.collect()).await;
+    let error = outcomes.last().and_then(|last| last.as_ref().err()).expect("an error at the end");
+    assert!(fault_of(error).contains("credit"), "{error}");
+    pit.end().await;
+    assert!(fault("no_shared_item").await.contains("a list of items"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_is_cut_short_in_a_shared_frame_ends_its_stream() {
+    let pit = Pit::start(raw("shared_items_cut_short")).await;
+    let stream = pit.stream::<u32>("any", args! {}).open().expect("a stream");
+    let outcomes: Vec<_> = soon("the stream", stream.collect()).await;
+    assert!(matches!(&outcomes[..], [Ok(1), Err(CallError::Result { .. })]), "{outcomes:?}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_dies_within_a_frame_fails_the_call_with_its_exit_status() {
     let pit = Pit::start(raw("half_then_ends")).await;
     let error = soon("the call", pit.call::<Value>("any", args! {})).await.expect_err("a death");

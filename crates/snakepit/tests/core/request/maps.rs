@@ -145,6 +145,25 @@ async fn a_crash_fails_the_input_that_was_at_work_and_the_default_chunk_goes_on(
     }
 }
 
+/// A worker of quick inputs has two chunks, of which it has begun one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_among_quick_inputs_fails_one_and_each_is_counted_once() {
+    let pit = Pit::start(worker("hostile.py").workers(2).restarts(support::at_once())).await;
+    let path = pit.file("runs");
+    let fatal = 9_000;
+    let inputs = (0..20_000).map({
+        let path = path.clone();
+        move |key| args! { path: path.as_str(), key: key, fatal: fatal }
+    });
+    let map = pit.map::<usize, _>("mark_or_die", inputs).in_order().expect("a map");
+    let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;
+    only_fails(&outcomes, &[fatal]);
+    assert_eq!(lines(&path).len(), 20_000, "each was run once");
+    let counted = pit.pools()[0].outcomes();
+    assert_eq!((counted.ok, counted.died, counted.calls()), (19_999, 1, 20_000));
+    pit.end().await;
+}
+
 /// Answers that do not fit into their place are sent before the next input begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_loses_no_large_answer_of_an_earlier_input() {

@@ -35,7 +35,7 @@ pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResul
             ours: plain(&values[0]),
             beside: Some(Comparand { name: name.to_owned(), side: plain(&values[at + 1]) }),
             target: if at == 0 {
-                RowTarget::AtLeast { full: 200_000.0, smoke: 20_000.0 }
+                RowTarget::RatioAtLeast { full: 0.4, smoke: 0.02 }
             } else {
                 RowTarget::None
             },

@@ -8,6 +8,11 @@ def echo(data: bytes) -> bytes:
     return data
 
 
+@snakepit.command(batch=32)
+def echo_together(data: list) -> list:
+    return data
+
+
 @snakepit.command
 def count(n: int):
     for i in range(n):
