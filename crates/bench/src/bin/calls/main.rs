@@ -34,6 +34,7 @@ const PROGRAM: BenchProgram<CallBench> = BenchProgram {
     parts: &[
         ("one", part::latency::measure),
         ("many", part::throughput::measure),
+        ("adapters", part::adapters::measure),
         ("stream", part::stream::measure),
         ("map", part::map::measure),
         ("memory", part::memory::measure),

@@ -21,8 +21,6 @@ pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResul
         Participant::OursOnTwoCores,
         Participant::RawEchoOnTwoCores,
         Participant::OursOverGrpc,
-        Participant::OursOverStdio,
-        Participant::OursOverHttp,
     ];
     let mut participants = Participants::start(bench, 1, near.into_iter().chain(Participant::PEERS))?;
     for (bytes, calls, rounds) in SIZES {
@@ -66,8 +64,6 @@ fn rows(report: &mut BenchReport, bytes: usize, results: &TurnResults) {
         _ => RowTarget::None,
     };
     add(", both over gRPC", Participant::OursOverGrpc, Participant::GrpcSync, same_way);
-    add(", over stdio", Participant::OursOverStdio, Participant::RawEcho, RowTarget::None);
-    add(", both over HTTP", Participant::OursOverHttp, Participant::MosecServer, RowTarget::None);
     for peer in Participant::PEERS {
         let target = match (bytes, peer) {
             (64, Participant::GrpcSync | Participant::GrpcAio) => {
