@@ -2,7 +2,7 @@
 //!
 //! [`python`] workers speak spec/wire.md over a socket, `stdio` workers exchange lines of JSON, `http` workers serve
 //! routes, `grpc` workers speak spec/snakepit.proto, and [`mock`] workers are closures of the host. `ready_line`
-//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker. Each adapter
+//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker, by the list of `listening_sockets`. Each adapter
 //! implements the contract of `snakepit_core::adapter` and knows nothing of the other adapters. The crate `snakepit`
 //! re-exports what users need.
 #![forbid(unsafe_code)]
@@ -22,6 +22,8 @@ mod json;
 mod lines;
 #[cfg(any(feature = "grpc", feature = "http"))]
 mod listener;
+#[cfg(all(target_os = "linux", any(feature = "grpc", feature = "http")))]
+mod listening_sockets;
 pub mod mock;
 mod pids;
 mod program;
