@@ -20,6 +20,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, sockopt};
 use tokio::net::UnixStream;
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use super::stream::BodyStream;
@@ -68,13 +69,15 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    /// Drives the connection until a future is ready that waits for something of it.
+    /// Drives the connection until a future is ready that waits for nothing but this connection.
+    ///
+    /// The future gets no waker, because the connection advances only here: a task that wakes itself is put at the end
+    /// of its queue, and another thread is woken to look at the queue. Without a waker, it must not be asked to yield.
     pub(super) async fn drive<T>(&mut self, future: impl Future<Output = T>) -> T {
-        let mut future = pin!(future);
+        let mut future = pin!(unconstrained(future));
         poll_fn(|context| {
-            // What the connection has just read is there for the future, so it is not woken for it.
             self.advance(context);
-            future.as_mut().poll(context)
+            future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         })
         .await
     }
@@ -91,6 +94,11 @@ impl Connected {
 
     /// Waits until a request can be sent.
     async fn ready(&mut self) -> hyper::Result<()> {
+        // As in `drive`, the task does not wake itself.
+        self.advance(&mut Context::from_waker(Waker::noop()));
+        if self.sender.is_ready() {
+            return Ok(());
+        }
         poll_fn(|context| {
             self.advance(context);
             self.sender.poll_ready(context)

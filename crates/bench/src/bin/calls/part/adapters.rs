@@ -89,13 +89,10 @@ fn latency_rows(report: &mut BenchReport, bytes: usize, results: &TurnResults) {
         };
         add(row, target);
     }
-    let lines = match is_large {
-        true => RowTarget::SecondsAtMost { full: 0.003, smoke: 0.1 },
-        false => RowTarget::None,
-    };
+    let lines = if is_large { RowTarget::SecondsAtMost { full: 0.003, smoke: 0.1 } } else { RowTarget::None };
     add(("over stdio", Participant::OursOverStdio, Participant::MsgspecEcho), lines);
-    let own_json = ("over stdio, with Python's own json", Participant::OursOverStdioOwnJson);
-    add((own_json.0, own_json.1, Participant::OursOverStdio), RowTarget::None);
+    let own_json = "over stdio, with Python's own json";
+    add((own_json, Participant::OursOverStdioOwnJson, Participant::OursOverStdio), RowTarget::None);
 }
 
 fn throughput_rows(
