@@ -11,10 +11,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
+use crate::pipe_room::PipeRoom;
 use crate::worker::{Lines, OpenStream, Output, OutputStream};
 
-/// The number of bytes to read at a time.
+/// The number of bytes to read at a time, as many as a pipe holds.
 const READ: usize = 64 * 1024;
+/// The number of bytes to read at a time from a pipe that was made larger for a long line.
+const LARGEST_READ: usize = 1 << 20;
 /// The maximum number of spaces before a message.
 const MOST_SPACES: usize = 1024;
 /// The name of the stream in the worker's output.
@@ -81,7 +84,7 @@ impl Cutter {
                     };
                 }
                 LinePlace::Object { searched } => {
-                    let end = self.buffer[searched..].iter().position(|&byte| byte == b'\n');
+                    let end = memchr::memchr(b'\n', &self.buffer[searched..]);
                     let length = end.map_or(self.buffer.len(), |end| searched + end);
                     if length > self.limit {
                         self.place = LinePlace::Log;
@@ -98,7 +101,7 @@ impl Cutter {
                 }
                 LinePlace::Log if self.buffer.is_empty() => return Cut::Nothing,
                 LinePlace::Log => {
-                    let end = self.buffer.iter().position(|&byte| byte == b'\n');
+                    let end = memchr::memchr(b'\n', &self.buffer);
                     if end.is_some() {
                         self.place = LinePlace::START;
                     }
@@ -112,6 +115,7 @@ impl Cutter {
 /// Reads one worker's standard output.
 pub(super) struct LineReader {
     reader: pipe::Receiver,
+    room: PipeRoom,
     cutter: Cutter,
     logs: Lines,
     output: Arc<Output>,
@@ -124,7 +128,14 @@ impl LineReader {
     pub(super) fn new(stdout: OwnedFd, output: Arc<Output>, limit: usize) -> io::Result<Self> {
         let cutter = Cutter { buffer: BytesMut::new(), place: LinePlace::START, limit };
         let reader = pipe::Receiver::from_owned_fd(stdout)?;
-        Ok(Self { reader, cutter, logs: Lines::default(), _open: output.opened(), output })
+        Ok(Self {
+            reader,
+            room: PipeRoom::default(),
+            cutter,
+            logs: Lines::default(),
+            _open: output.opened(),
+            output,
+        })
     }
 
     /// Returns the next line that may be a message. Cancel safe: if the future is dropped, no bytes are lost.
@@ -135,7 +146,7 @@ impl LineReader {
                 Cut::TooLong => return Ok(Line::TooLong),
                 Cut::Log(bytes) => self.log(&bytes),
                 Cut::Nothing => {
-                    self.cutter.buffer.reserve(READ);
+                    self.make_room();
                     if self.reader.read_buf(&mut self.cutter.buffer).await? == 0 {
                         // An unterminated message may be incomplete.
                         let rest = self.cutter.buffer.split();
@@ -147,6 +158,15 @@ impl LineReader {
                 }
             }
         }
+    }
+
+    /// Makes room for the next read: the more of a line has arrived, the more is read at a time.
+    fn make_room(&mut self) {
+        let have = self.cutter.buffer.len();
+        if have >= READ {
+            self.room.make_large(&self.reader);
+        }
+        self.cutter.buffer.reserve(have.clamp(READ, LARGEST_READ));
     }
 
     /// Logs a line that turned out not to be a message.

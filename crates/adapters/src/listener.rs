@@ -3,19 +3,24 @@
 //! A port number proves nothing: the port of the other address family, or the same port once the worker is gone, may
 //! belong to another user, who would receive the secret and the arguments. The listening socket is therefore looked
 //! up before and after a connection is made. It must be the same socket both times and be held by a process of the
-//! worker. Nothing is sent before that is certain.
+//! worker. Nothing is sent before that is certain. Connections that are made at the same time share a look.
 
 use std::collections::HashSet;
 use std::io;
-#[cfg(any(target_os = "linux", test))]
+#[cfg(target_os = "linux")]
 use std::net::{IpAddr, Ipv6Addr};
 use std::net::{Ipv4Addr, SocketAddr};
 #[cfg(target_os = "linux")]
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use tokio::net::TcpStream;
 
+#[cfg(target_os = "linux")]
+use super::listening_sockets::{SocketEntry, listening_on};
 #[cfg(target_os = "linux")]
 use super::pids;
 use crate::custody;
@@ -34,20 +39,21 @@ pub(super) struct Listener {
     port: u16,
     /// The inodes of the sockets that were found to be held by the worker.
     known: Mutex<HashSet<u64>>,
+    /// How many looks were asked for.
+    asked: AtomicU64,
+    last: tokio::sync::Mutex<LastLook>,
 }
 
-/// A listening socket, as the kernel's table shows it.
-#[cfg(any(target_os = "linux", test))]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct SocketEntry {
-    address: IpAddr,
-    port: u16,
-    uid: u32,
-    inode: u64,
+/// What the last look found.
+#[derive(Debug, Default)]
+struct LastLook {
+    /// How many looks had been asked for when it began. It answers all of these, and none that was asked for later.
+    answers: u64,
+    found: Option<Target>,
 }
 
 /// The address to connect to, and the sockets that accept connections there.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Target {
     address: SocketAddr,
     inodes: Vec<u64>,
@@ -55,7 +61,8 @@ struct Target {
 
 impl Listener {
     pub(super) fn new(process: custody::WorkerProcess, port: u16) -> Arc<Self> {
-        Arc::new(Self { process, port, known: Mutex::default() })
+        let (known, asked, last) = Default::default();
+        Arc::new(Self { process, port, known, asked, last })
     }
 
     /// Connects to the worker. Nothing has been sent on the connection yet.
@@ -86,9 +93,18 @@ impl Listener {
 
     #[cfg(target_os = "linux")]
     async fn look(self: &Arc<Self>) -> io::Result<Target> {
+        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut last = self.last.lock().await;
+        if let Some(found) = last.found.as_ref().filter(|_| number <= last.answers) {
+            return Ok(found.clone());
+        }
+        let answers = self.asked.load(Ordering::SeqCst);
         let listener = Arc::clone(self);
         let looked = tokio::task::spawn_blocking(move || listener.look_now());
-        looked.await.map_err(io::Error::other)?
+        let found = looked.await.map_err(io::Error::other)?;
+        // A fault is not shared: whoever else waits looks again.
+        *last = LastLook { answers, found: found.as_ref().ok().cloned() };
+        found
     }
 
     #[cfg(target_os = "linux")]
@@ -101,12 +117,7 @@ impl Listener {
             );
             io::Error::new(error.kind(), Refusal(message))
         };
-        let mut entries =
-            listening(&std::fs::read_to_string("/proc/self/net/tcp").map_err(unknown)?, self.port);
-        // A system without IPv6 does not have this file.
-        if let Ok(table) = std::fs::read_to_string("/proc/self/net/tcp6") {
-            entries.extend(listening(&table, self.port));
-        }
+        let entries = listening_on(self.port).map_err(unknown)?;
         let (address, takers) = takers(&entries, self.port)?;
         self.check(&takers)?;
         let mut inodes: Vec<u64> = takers.iter().map(|entry| entry.inode).collect();
@@ -162,7 +173,7 @@ fn refused(message: String) -> io::Error {
 
 /// Chooses the loopback address to connect to, and returns it with all sockets that may accept a connection to it.
 /// The choice is final: there is no fallback to a second address.
-#[cfg(any(target_os = "linux", test))]
+#[cfg(target_os = "linux")]
 fn takers(entries: &[SocketEntry], port: u16) -> io::Result<(SocketAddr, Vec<SocketEntry>)> {
     let taking = |to: IpAddr| -> Vec<SocketEntry> {
         let any =
@@ -178,66 +189,29 @@ fn takers(entries: &[SocketEntry], port: u16) -> io::Result<(SocketAddr, Vec<Soc
     Err(refused(format!("nobody listens on port {port} of the loopback")))
 }
 
-/// Returns the sockets that listen on a port, from the kernel's table.
-#[cfg(any(target_os = "linux", test))]
-fn listening(table: &str, port: u16) -> Vec<SocketEntry> {
-    const LISTEN: &str = "0A";
-    let entry = |line: &str| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let (local, _, state) = (words.next()?, words.next()?, words.next()?);
-        let (address, its_port) = local.split_once(':')?;
-        if state != LISTEN || u16::from_str_radix(its_port, 16).ok()? != port {
-            return None;
-        }
-        let (uid, inode) = (words.nth(3)?.parse().ok()?, words.nth(1)?.parse().ok()?);
-        Some(SocketEntry { address: read_address(address)?, port, uid, inode })
-    };
-    table.lines().skip(1).filter_map(entry).collect()
-}
-
-/// Parses an address: 32-bit words in hexadecimal, each in native byte order.
-#[cfg(any(target_os = "linux", test))]
-fn read_address(text: &str) -> Option<IpAddr> {
-    let words: Option<Vec<u32>> =
-        (0..text.len() / 8).map(|at| u32::from_str_radix(text.get(at * 8..at * 8 + 8)?, 16).ok()).collect();
-    let bytes: Vec<u8> = words?.into_iter().flat_map(u32::to_ne_bytes).collect();
-    if let Ok(four) = <[u8; 4]>::try_from(bytes.as_slice()) {
-        return Some(IpAddr::from(four));
-    }
-    let sixteen = <[u8; 16]>::try_from(bytes.as_slice()).ok()?;
-    Some(Ipv6Addr::from(sixteen).to_canonical())
-}
-
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
-    const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0 100 0 0 10 0
-   1: 00000000:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 43 1 0 100 0 0 10 0
-   2: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1000        0 44 1 0 20 4 30 10 -1
-";
-    const TABLE_6: &str = "  sl  local_address                         remote_address st ...
-   0: 00000000000000000000000001000000:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1001 0 77 1 0 100
-   1: 00000000000000000000000000000000:1F92 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1001 0 78 1 0 100
-   2: 0000000000000000FFFF00000100007F:1F93 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1001 0 79 1 0 100
-";
-
-    fn on(port: u16) -> io::Result<(SocketAddr, Vec<u64>)> {
-        let entries: Vec<SocketEntry> =
-            listening(TABLE, port).into_iter().chain(listening(TABLE_6, port)).collect();
-        let (address, takers) = takers(&entries, port)?;
-        Ok((address, takers.iter().map(|entry| entry.inode).collect()))
+    fn on(entries: &[(&str, u64)]) -> io::Result<(String, Vec<u64>)> {
+        let entries: Vec<SocketEntry> = entries
+            .iter()
+            .map(|(address, inode)| {
+                let address: SocketAddr = address.parse().expect("an address");
+                SocketEntry { address: address.ip(), port: address.port(), uid: 0, inode: *inode }
+            })
+            .collect();
+        let (address, takers) = takers(&entries, 80)?;
+        Ok((address.to_string(), takers.iter().map(|entry| entry.inode).collect()))
     }
 
     #[test]
-    fn the_owners_of_a_listening_port_are_found_in_the_kernels_socket_tables() {
-        let v4 = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let v6 = |port| SocketAddr::from((Ipv6Addr::LOCALHOST, port));
-        assert_eq!(on(0x1f90).expect("a socket"), (v4(8080), vec![4242]));
-        assert_eq!(on(0x1f91).expect("a socket"), (v4(8081), vec![43]));
-        assert_eq!(on(0x1f92).expect("a socket"), (v6(8082), vec![78]));
-        assert_eq!(on(0x1f93).expect("a socket"), (v4(8083), vec![79]));
-        assert!(on(0x1f94).expect_err("nobody").to_string().contains("nobody listens"));
+    fn the_first_loopback_on_which_a_socket_listens_is_taken_with_all_that_may_accept_there() {
+        let found = |entries| on(entries).expect("a socket");
+        assert_eq!(found(&[("127.0.0.1:80", 1), ("[::1]:80", 2)]), ("127.0.0.1:80".into(), vec![1]));
+        assert_eq!(found(&[("0.0.0.0:80", 1), ("127.0.0.1:80", 2)]), ("127.0.0.1:80".into(), vec![1, 2]));
+        assert_eq!(found(&[("[::]:80", 1), ("10.0.0.1:80", 2)]), ("[::1]:80".into(), vec![1]));
+        let error = on(&[("10.0.0.1:80", 1)]).expect_err("nobody");
+        assert!(error.to_string().contains("nobody listens"), "{error}");
     }
 }

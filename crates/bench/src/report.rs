@@ -30,6 +30,13 @@ pub enum RowTarget {
         /// The bound that holds even on a busy machine.
         smoke: f64,
     },
+    /// Our number alone, for times.
+    SecondsAtMost {
+        /// The promised bound.
+        full: f64,
+        /// The bound that holds even on a busy machine.
+        smoke: f64,
+    },
     /// Our number alone, for memory. It does not depend on the load of the machine.
     AtMost(f64),
     /// Our number minus the floor, also for memory.
@@ -140,6 +147,9 @@ impl ReportRow {
             RowTarget::AtLeast { full, smoke } => {
                 self.ours.samples().map(|it| it.median() >= pick(full, smoke))
             }
+            RowTarget::SecondsAtMost { full, smoke } => {
+                self.ours.samples().map(|it| it.median() <= pick(full, smoke))
+            }
             RowTarget::AtMost(most) => self.ours.samples().map(|it| it.quantile(1.0) <= most),
             RowTarget::AboveAtMost(most) => self.pair().map(|(ours, theirs)| ours - theirs <= most),
         }
@@ -151,6 +161,7 @@ impl ReportRow {
             RowTarget::RatioAtMost { full, .. } => format!("≤ {full}×"),
             RowTarget::RatioAtLeast { full, .. } => format!("≥ {full}×"),
             RowTarget::AtLeast { full, .. } => format!("≥ {}", self.unit.show(full)),
+            RowTarget::SecondsAtMost { full, .. } => format!("≤ {}", self.unit.show(full)),
             RowTarget::AtMost(most) => format!("≤ {}", self.unit.show(most)),
             RowTarget::AboveAtMost(most) => format!("≤ {} more", self.unit.show(most)),
         };

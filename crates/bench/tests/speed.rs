@@ -20,7 +20,7 @@ fn speed_is_of_the_right_order_and_keeper_and_shims_are_small() {
 
 #[test]
 fn speed_of_calls_can_be_measured_with_python3_alone() {
-    let words = ["--quick", "one", "many", "stream", "map", "memory"];
+    let words = ["--quick", "one", "many", "adapters", "stream", "map", "memory"];
     let table = printed(env!("CARGO_BIN_EXE_bench-calls"), &words);
     assert!(table.contains("raw echo"), "{table}");
 }

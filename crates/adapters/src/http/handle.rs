@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::{Response, StatusCode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::Notify;
@@ -121,7 +121,7 @@ impl HttpHandle {
         let body = AnswerBody::of(status, response.headers(), reading);
         match (body, credit) {
             // The stream is not read first, because it may be endless.
-            (AnswerBody::Stream(_), None) => Ok(body.value(Vec::new(), self.integers)),
+            (AnswerBody::Stream(_), None) => Ok(body.value(Bytes::new(), self.integers)),
             (body, asked) => {
                 if let (Some(form), Some(credit)) = (body.as_stream(), asked) {
                     return self.stream(response, connected, form, (id, credit), cancellation).await;
@@ -142,15 +142,15 @@ impl HttpHandle {
         &self,
         response: Response<Incoming>,
         connected: Connected,
-    ) -> Result<Result<Vec<u8>, RemoteError>, SendError> {
-        let body = match Payload::of(response) {
+    ) -> Result<Result<Bytes, RemoteError>, SendError> {
+        let mut body = match Payload::of(response, connected) {
             Ok(body) => body,
             Err(error) => return Ok(Err(error)),
         };
-        match answer::collect(body, self.max_body).await {
-            Ok(body) => {
-                self.client.give_back(connected);
-                Ok(Ok(body))
+        match answer::collect(&mut body, self.max_body).await {
+            Ok(said) => {
+                self.client.give_back(body.into_connected());
+                Ok(Ok(said))
             }
             Err(error) => self.unread(error).map(Err),
         }
@@ -175,14 +175,14 @@ impl HttpHandle {
         connected: Connected,
     ) -> Result<RemoteError, SendError> {
         // The status counts even if the body cannot be decoded.
-        let Ok(body) = Payload::of(response) else { return Ok(answer::error(status, b"")) };
-        let (said, is_whole) = match answer::beginning(body, self.max_body.min(LONGEST_ERROR)).await {
+        let Ok(mut body) = Payload::of(response, connected) else { return Ok(answer::error(status, b"")) };
+        let (said, is_whole) = match answer::beginning(&mut body, self.max_body.min(LONGEST_ERROR)).await {
             Ok(read) => read,
             Err(BodyError::Broken(error)) => return Err(SendError::Broken(error)),
             Err(BodyError::TooLong | BodyError::Undecodable(_)) => (Vec::new(), false),
         };
         if is_whole {
-            self.client.give_back(connected);
+            self.client.give_back(body.into_connected());
         }
         Ok(answer::error(status, &said))
     }
@@ -201,7 +201,7 @@ impl HttpHandle {
     ) -> RequestOutcome {
         // A worker in the middle of a stream notices a cancellation when it sends the next piece.
         drop(cancellation.carrier().take());
-        let mut body = match Payload::of(response) {
+        let mut body = match Payload::of(response, connected) {
             Ok(body) => body,
             Err(error) => return Ok(Err(error)),
         };
@@ -225,7 +225,7 @@ impl HttpHandle {
                 }
             }
             if is_over {
-                self.client.give_back(connected);
+                self.client.give_back(body.into_connected());
                 return Ok(Ok(Encoded::nil()));
             }
             if splitter.waiting() > self.max_body {

@@ -139,11 +139,10 @@ async fn look(client: &Client, requests: &Requests, readiness: &Readiness) -> Re
     let asked = async {
         let (response, connected) = client.send(request, |_| {}).await?;
         let status = response.status();
-        if let Ok(body) = Payload::of(response) {
+        if let Ok(mut body) = Payload::of(response, connected) {
             // Read so that the server does not see its answer cut off.
-            let _ = answer::beginning(body, LONGEST_ANSWER).await;
+            let _ = answer::beginning(&mut body, LONGEST_ANSWER).await;
         }
-        drop(connected);
         Ok(status)
     };
     let status = match tokio::time::timeout(PROBE_PATIENCE, asked).await {

@@ -5,19 +5,25 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::net::unix::pipe;
 
+use crate::pipe_room::{PipeRoom, USUAL_ROOM};
+
 /// The host's end of the pipe.
 pub(super) struct Stdin {
     pipe: pipe::Sender,
+    room: PipeRoom,
     /// The number of bytes written. Locked during a write, so that the pipe never holds more than this number.
     written: Mutex<u64>,
 }
 
 impl Stdin {
     pub(super) fn new(pipe: pipe::Sender) -> Self {
-        Self { pipe, written: Mutex::new(0) }
+        Self { pipe, room: PipeRoom::default(), written: Mutex::new(0) }
     }
 
     pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > USUAL_ROOM {
+            self.room.make_large(&self.pipe);
+        }
         while !bytes.is_empty() {
             self.pipe.writable().await?;
             let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);

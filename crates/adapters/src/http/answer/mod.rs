@@ -3,7 +3,9 @@
 pub(crate) mod payload;
 pub(crate) mod stream_splitter;
 
+use hyper::body::Bytes;
 use hyper::{HeaderMap, StatusCode, header};
+use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 
@@ -57,13 +59,13 @@ impl AnswerBody {
     }
 
     /// Decodes a value from the complete body.
-    pub(crate) fn value(self, body: Vec<u8>, integers: Integers) -> Result<Encoded, RemoteError> {
+    pub(crate) fn value(self, body: Bytes, integers: Integers) -> Result<Encoded, RemoteError> {
         match self {
             Self::Nothing => Ok(Encoded::nil()),
             Self::Json if body.is_empty() => Ok(Encoded::nil()),
             Self::Json => read_json(&body, integers),
-            Self::Bytes => encoded(&Value::Bytes(body.into())),
-            Self::Text => text(body),
+            Self::Bytes => encoded(&Value::Bytes(body)),
+            Self::Text => text(&body),
             Self::Stream(_) => Err(bad_value("the worker answered with a stream: the call must ask for one")),
         }
     }
@@ -87,13 +89,13 @@ pub(crate) fn item(piece: StreamPiece, integers: Integers) -> Result<Option<Enco
             read_json(&data, integers)
         }
         StreamPiece::Data(data) => encoded(&lossy(&data)),
-        StreamPiece::Text(data) => text(data.into()),
+        StreamPiece::Text(data) => text(&data),
         StreamPiece::Bytes(bytes) => encoded(&Value::Bytes(bytes)),
         StreamPiece::Event(ServerEvent { kind, id, data }) => {
             let kind = if kind.is_empty() { "message".into() } else { lossy(&kind) };
             let id = id.map_or(Value::Nil, |id| lossy(&id));
             let data = lossy(&data.unwrap_or_default());
-            encoded(&Map::from([("event", kind), ("id", id), ("data", data)]).into())
+            encoded(&Map::from([("event", kind), ("id", id), ("data", data)]))
         }
     };
     item.map(Some)
@@ -104,14 +106,14 @@ fn lossy(text: &[u8]) -> Value {
     Value::Str(String::from_utf8_lossy(text).into_owned())
 }
 
-fn text(body: Vec<u8>) -> Result<Encoded, RemoteError> {
-    match String::from_utf8(body) {
-        Ok(text) => encoded(&Value::Str(text)),
+fn text(body: &[u8]) -> Result<Encoded, RemoteError> {
+    match std::str::from_utf8(body) {
+        Ok(text) => encoded(text),
         Err(error) => Err(bad_value(format!("the worker's answer is not UTF-8: {error}"))),
     }
 }
 
-fn encoded(value: &Value) -> Result<Encoded, RemoteError> {
+fn encoded<T: Serialize + ?Sized>(value: &T) -> Result<Encoded, RemoteError> {
     Encoded::encode(value).map_err(|error| bad_value(error.to_string()))
 }
 
@@ -125,20 +127,36 @@ pub(crate) fn bad_value(message: impl Into<String>) -> RemoteError {
     RemoteError::new(RemoteErrorKind::BadValue, message)
 }
 
+/// A piece of this length is taken over without a copy, if it is the whole body. A shorter one would keep alive the
+/// much larger memory that it was read into.
+const SHARED_PIECE: usize = 64 * 1024;
+/// The most memory that is reserved because a worker has announced so much.
+const MOST_RESERVED: usize = 4 << 20;
+
 /// Reads a complete body up to a limit.
-pub(crate) async fn collect(mut body: Payload, limit: usize) -> Result<Vec<u8>, BodyError> {
+pub(crate) async fn collect(body: &mut Payload, limit: usize) -> Result<Bytes, BodyError> {
+    let announced = body.announced();
+    if announced > limit {
+        return Err(BodyError::TooLong);
+    }
     let mut all = Vec::new();
     while let Some(data) = body.next().await? {
         if all.len() + data.len() > limit {
             return Err(BodyError::TooLong);
         }
+        if data.len() >= SHARED_PIECE && data.len() == announced {
+            return Ok(data);
+        }
+        if all.is_empty() {
+            all.reserve_exact(announced.clamp(data.len(), MOST_RESERVED.max(data.len())));
+        }
         all.extend_from_slice(&data);
     }
-    Ok(all)
+    Ok(all.into())
 }
 
 /// Reads the beginning of a body up to a limit. The boolean is true if it is the complete body.
-pub(crate) async fn beginning(mut body: Payload, limit: usize) -> Result<(Vec<u8>, bool), BodyError> {
+pub(crate) async fn beginning(body: &mut Payload, limit: usize) -> Result<(Vec<u8>, bool), BodyError> {
     let mut all = Vec::new();
     while let Some(data) = body.next().await? {
         let room = limit - all.len();

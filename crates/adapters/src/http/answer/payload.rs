@@ -6,9 +6,10 @@ use std::io::Write as _;
 
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt as _;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::{HeaderMap, Response, header};
 
+use super::super::client::Connected;
 use super::bad_value;
 use crate::call::RemoteError;
 
@@ -24,8 +25,9 @@ pub(crate) enum BodyError {
     Undecodable(std::io::Error),
 }
 
-/// The body of a response.
+/// The body of a response, and the connection that it arrives on.
 pub(crate) struct Payload {
+    connected: Connected,
     body: Incoming,
     gzip: Option<Gzip>,
 }
@@ -39,14 +41,24 @@ struct Gzip {
 
 impl Payload {
     /// Returns the body of a response. An unknown compression is an error.
-    pub(crate) fn of(response: Response<Incoming>) -> Result<Self, RemoteError> {
+    pub(crate) fn of(response: Response<Incoming>, connected: Connected) -> Result<Self, RemoteError> {
         let is_gzip = is_gzip(response.headers())?;
         let gzip = is_gzip.then(|| Gzip {
             decoder: MultiGzDecoder::new(Vec::new()),
             waiting: Bytes::new(),
             has_begun: false,
         });
-        Ok(Self { body: response.into_body(), gzip })
+        Ok(Self { connected, body: response.into_body(), gzip })
+    }
+
+    /// Returns the length of the body, if the worker has announced it, and 0 otherwise.
+    pub(crate) fn announced(&self) -> usize {
+        if self.gzip.is_some() { 0 } else { usize::try_from(self.body.size_hint().lower()).unwrap_or(0) }
+    }
+
+    /// Returns the connection, which can be used again once the body is read to the end.
+    pub(crate) fn into_connected(self) -> Connected {
+        self.connected
     }
 
     /// Returns the next piece, which is never empty, or `None` at the end.
@@ -57,7 +69,7 @@ impl Payload {
                 tokio::task::consume_budget().await;
                 return Ok(Some(piece));
             }
-            match self.body.frame().await.transpose().map_err(BodyError::Broken)? {
+            match self.connected.drive(self.body.frame()).await.transpose().map_err(BodyError::Broken)? {
                 None => return self.gzip.take().map_or(Ok(None), Gzip::finish),
                 Some(frame) => match (frame.into_data(), &mut self.gzip) {
                     (Ok(data), Some(gzip)) => gzip.waiting = data,

@@ -2,12 +2,14 @@
 //!
 //! Callers are tasks of a multi-threaded runtime, as in a service.
 
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use snakepit::adapter::PythonWorker;
+use snakepit::adapter::http::{HttpWorker, Readiness, Route};
+use snakepit::adapter::{Program, PythonWorker};
 use snakepit::custody::CustodyOptions;
 use snakepit::value::Blob;
 use snakepit::{PoolOptions, Snakepit, args};
@@ -15,6 +17,7 @@ use snakepit_bench::{BenchResult, TaskResult};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::peer::mosec;
 use crate::python::BenchPython;
 use crate::turns::{Availability, CallPace, CallTimes, EchoCaller};
 
@@ -36,17 +39,32 @@ pub(crate) enum CallTransport {
     Socket,
     /// The gRPC adapter, which is compiled in together with its peer.
     Grpc,
-    /// Lines of JSON, to a worker without the SDK.
+    /// Lines of JSON, to a worker without the SDK that reads and writes them with msgspec.
     Stdio,
-    /// HTTP, to a worker that uses only the standard library.
+    /// The same with Python's own json.
+    StdioOwnJson,
+    /// HTTP, to a worker that takes and returns bytes.
     Http,
+    /// HTTP, to Python's `http.server`, with JSON.
+    HttpServer,
+    /// HTTP, to the peer's server.
+    Mosec,
 }
 
 impl CallTransport {
     /// Reports whether the transport carries bytes. JSON has none, so the other transports carry the same number of
     /// letters.
     fn has_bytes(self) -> bool {
-        matches!(self, Self::Socket | Self::Grpc)
+        match self {
+            Self::Socket | Self::Grpc | Self::Http | Self::Mosec => true,
+            Self::Stdio | Self::StdioOwnJson | Self::HttpServer => false,
+        }
+    }
+
+    /// Reports whether calls need connections, which the pool gives up when nobody has called for two seconds. The
+    /// connections of the peers stay.
+    fn connects(self) -> bool {
+        matches!(self, Self::Http | Self::HttpServer | Self::Mosec)
     }
 }
 
@@ -96,7 +114,7 @@ pub(crate) fn start(
     // The peer's client runs on one thread, and a second thread would make each call slower.
     let threads = match shape.over {
         CallTransport::Grpc => 1,
-        CallTransport::Socket | CallTransport::Stdio | CallTransport::Http => 2,
+        _ => 2,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let codec = match shape.codec {
@@ -107,10 +125,10 @@ pub(crate) fn start(
     let worker = PythonWorker::new(BenchPython::script("worker.py"))
         .interpreter(python.path())
         .env("SNAKEPIT_CODEC", codec);
-    let Some(pool) = pool(python, worker, shape.over) else {
+    let Some(pool) = pool(python, worker, shape) else {
         return Ok(Availability::Absent("not compiled in: --features peers".to_owned()));
     };
-    let pool = pool.workers(shape.workers).queue_limit(1 << 20);
+    let pool = pool.queue_limit(1 << 20);
     let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
     let pit = runtime.block_on(Snakepit::builder().pool(pool).custody(custody).start())?;
     Ok(Availability::Available(Box::new(RunningEngine {
@@ -126,21 +144,34 @@ pub(crate) fn start(
     feature = "peers",
     expect(clippy::unnecessary_wraps, reason = "it returns None without the feature")
 )]
-fn pool(python: &BenchPython, worker: PythonWorker, over: CallTransport) -> Option<PoolOptions> {
-    let plain = |script| [python.path().to_owned(), BenchPython::script(script)];
-    match over {
-        CallTransport::Socket => Some(snakepit::python(worker)),
-        CallTransport::Stdio => {
-            Some(snakepit::stdio(plain("stdio_echo.py")).concurrency(crate::participant::WINDOW))
+fn pool(python: &BenchPython, worker: PythonWorker, shape: PoolShape) -> Option<PoolOptions> {
+    let plain = |script| vec![OsString::from(python.path()), BenchPython::script(script).into()];
+    let bytes = |path| Route::post(path).bytes("data", "application/octet-stream");
+    let pool = match shape.over {
+        // Its workers take one call at a time, and have the next ones in their socket.
+        CallTransport::Socket => return Some(snakepit::python(worker).workers(shape.workers)),
+        CallTransport::Stdio if python.has("msgspec").is_ok() => {
+            snakepit::stdio([plain("stdio_echo.py"), vec!["msgspec".into()]].concat())
         }
+        CallTransport::Stdio | CallTransport::StdioOwnJson => snakepit::stdio(plain("stdio_echo.py")),
         CallTransport::Http => {
-            Some(snakepit::http(plain("http_echo.py")).concurrency(crate::participant::WINDOW))
+            snakepit::http(HttpWorker::new(plain("http_bytes.py")).route("echo", bytes("/echo")))
+        }
+        CallTransport::HttpServer => snakepit::http(plain("http_echo.py")),
+        CallTransport::Mosec => {
+            let server = Program::new(mosec::arguments(python, "{port}"));
+            let server = server.env(mosec::WORKERS, shape.workers.to_string());
+            let server =
+                HttpWorker::new(server).ready(Readiness::probe("/")).route("echo", bytes("/inference"));
+            // One server, which has the workers and as many connections as its own client path.
+            return Some(snakepit::http(server).workers(1).concurrency(mosec::CONNECTIONS));
         }
         #[cfg(feature = "peers")]
-        CallTransport::Grpc => Some(snakepit::grpc(worker).concurrency(crate::participant::WINDOW)),
+        CallTransport::Grpc => snakepit::grpc(worker),
         #[cfg(not(feature = "peers"))]
-        CallTransport::Grpc => None,
-    }
+        CallTransport::Grpc => return None,
+    };
+    Some(pool.workers(shape.workers).concurrency(crate::participant::WINDOW))
 }
 
 impl Drop for RunningEngine {
@@ -191,9 +222,16 @@ impl RunningEngine {
         calls: usize,
         in_flight: usize,
     ) -> BenchResult<CallTimes> {
-        let callers = (in_flight * self.workers).max(1);
+        let mut callers = (in_flight * self.workers).max(1);
+        if self.over == CallTransport::Mosec {
+            callers = callers.min(mosec::CONNECTIONS);
+        }
         let (pit, over) = (self.pit.clone(), self.over);
         self.runtime.block_on(async move {
+            if over.connects() {
+                let tasks = (0..callers).map(|_| echoes(pit.clone(), over, command, bytes, 1));
+                futures_util::future::try_join_all(tasks).await.map_err(|error| error.to_string())?;
+            }
             let began = Instant::now();
             let tasks: Vec<_> = (0..callers)
                 .map(|_| tokio::spawn(echoes(pit.clone(), over, command, bytes, calls / callers)))
@@ -218,8 +256,10 @@ impl EchoCaller for RunningEngine {
 
     fn pace(&self) -> CallPace {
         match self.over {
-            CallTransport::Socket | CallTransport::Stdio => CallPace::Fast,
-            CallTransport::Grpc | CallTransport::Http => CallPace::Slow,
+            CallTransport::Socket | CallTransport::Stdio | CallTransport::StdioOwnJson => CallPace::Fast,
+            CallTransport::Grpc | CallTransport::Http | CallTransport::HttpServer | CallTransport::Mosec => {
+                CallPace::Slow
+            }
         }
     }
 }

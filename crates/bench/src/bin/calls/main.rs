@@ -5,6 +5,7 @@
 //! `--features peers` and the environment that `crates/bench/bench-venv` creates. The row of an absent peer states that
 //! it is absent.
 
+mod blocking;
 mod child;
 mod engine;
 mod floor;
@@ -35,6 +36,7 @@ const PROGRAM: BenchProgram<CallBench> = BenchProgram {
         ("one", part::latency::measure),
         ("many", part::throughput::measure),
         ("batch", part::batch::measure),
+        ("adapters", part::adapters::measure),
         ("stream", part::stream::measure),
         ("map", part::map::measure),
         ("memory", part::memory::measure),

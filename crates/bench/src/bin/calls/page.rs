@@ -26,8 +26,20 @@ result, so with many in flight p50 is mostly waiting.\n\
 channel each; tonic on a runtime with one thread and grpcio sync with four, which was the fastest of what was tried; messages with one field.\n\
 - **both over gRPC**: our gRPC adapter beside that, also on a runtime with one thread, over a Unix socket, as it comes; with `concurrency = 64`, so \
 that as many calls are in flight.\n\
-- **over stdio, over HTTP**: workers without the SDK, in the fewest lines of Python that their ways take (lines of JSON; `http.server`), which echo a \
-text, since JSON has no bytes; also with `concurrency = 64`.\n\
+- **over stdio**: a worker without the SDK, lines of JSON, `concurrency = 64`. It echoes a text, since JSON has no bytes. It \
+reads and writes JSON with msgspec, as our other workers do, or with Python's own `json`, which alone takes 2.3 ms for a text of 1 MiB.\n\
+- **the same server over HTTP**: mosec behind our pool, which starts it, chooses its port and proves whose port it is, \
+beside mosec behind its own client path; at most 32 connections for both, and the same bytes. What we miss there is our \
+host: for each call, a runtime, a queue and hyper take 15 to 25 µs of CPU time over TCP, and 32 blocking threads of a \
+client that parses as little as it can take 9 to 15 µs, on two cores that they share with mosec's server and workers. The \
+profile is flat: half is the kernel's TCP and wake-ups of the runtime's threads, and no function of ours has 1 %.\n\
+- **both over HTTP**: two servers that do the same: ours is one thread of plain Python that takes and returns bytes over a \
+Unix socket, mosec is a Rust server with Python workers that do so. *To http.server*: what this row was before: Python's \
+`ThreadingHTTPServer` with `json`, with a thread for each connection. It is reported because people use it; 70 % of the CPU time is \
+Python's, and its p99 is that of 64 threads that wait for one interpreter lock: with 16 calls in flight it is a tenth, and the rate \
+is higher.\n\
+- **connections**: ours are given up after two seconds without a call, those of peers stay, so ours are made before a turn \
+is timed.\n\
 - **mp.Pool, ProcessPoolExecutor, Ray**: timed inside their Python host, with the same number of calls in flight.\n\
 - **in batches**: the same callers call a command that takes up to 32 calls as one list. A batch saves the worker most \
 of its work (0.4 µs of 1.4 µs for each call are left; without msgspec 1.1 µs of 2.7) but hardly any of the host's: each \

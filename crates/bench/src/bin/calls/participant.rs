@@ -3,6 +3,7 @@
 use snakepit_bench::BenchResult;
 
 use crate::CallBench;
+use crate::blocking::BlockingEngine;
 use crate::engine::{self, CallTransport, Codec, PoolShape};
 use crate::floor::awaited_echo::AwaitedEcho;
 use crate::floor::blocking_echo::RawWorker;
@@ -19,12 +20,16 @@ pub(crate) const WINDOW: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Participant {
     MeasuredPool,
+    OursBlocking,
     OursOwnCodec,
     OursOnOneCore,
     OursOnTwoCores,
     OursOverGrpc,
     OursOverStdio,
+    OursOverStdioOwnJson,
     OursOverHttp,
+    OursOverHttpServer,
+    OursBeforeMosec,
     RawEcho,
     AwaitedEcho,
     RawEchoOnOneCore,
@@ -54,12 +59,16 @@ impl Participant {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::MeasuredPool => "ours",
+            Self::OursBlocking => "ours, blocking",
             Self::OursOwnCodec => "ours without msgspec",
             Self::OursOnOneCore => "ours on one core",
             Self::OursOnTwoCores => "ours on two cores",
             Self::OursOverGrpc => "ours over gRPC",
             Self::OursOverStdio => "ours over stdio",
+            Self::OursOverStdioOwnJson => "ours over stdio, with Python's own json",
             Self::OursOverHttp => "ours over HTTP",
+            Self::OursOverHttpServer => "ours over HTTP, to http.server",
+            Self::OursBeforeMosec => "ours over HTTP, to mosec",
             Self::RawEcho => "raw echo, blocking",
             Self::AwaitedEcho => "raw echo, awaited",
             Self::RawEchoOnOneCore => "raw echo, blocking, on one core",
@@ -89,6 +98,7 @@ impl Participant {
         let blocking_echo = || raw_with_pid(python);
         match self {
             Self::MeasuredPool => Ok(ours(Codec::Msgspec)?.map(|(caller, _)| caller)),
+            Self::OursBlocking => Ok(Availability::Available(Box::new(BlockingEngine::start(python)?))),
             Self::OursOwnCodec => Ok(ours(Codec::Own)?.map(|(caller, _)| caller)),
             Self::OursOnOneCore => pinning::together(|| ours(Codec::Msgspec)),
             Self::OursOnTwoCores => pinning::apart(|| ours(Codec::Msgspec)),
@@ -97,7 +107,13 @@ impl Participant {
                 Err(why) => Ok(Availability::Absent(why)),
             },
             Self::OursOverStdio => ours_over(CallTransport::Stdio),
+            Self::OursOverStdioOwnJson => ours_over(CallTransport::StdioOwnJson),
             Self::OursOverHttp => ours_over(CallTransport::Http),
+            Self::OursOverHttpServer => ours_over(CallTransport::HttpServer),
+            Self::OursBeforeMosec => match python.has("mosec") {
+                Ok(()) => ours_over(CallTransport::Mosec),
+                Err(why) => Ok(Availability::Absent(why)),
+            },
             Self::RawEcho => Ok(blocking_echo()?.map(|(caller, _)| caller)),
             Self::AwaitedEcho => Ok(Availability::Available(Box::new(AwaitedEcho::start(python)?))),
             Self::RawEchoOnOneCore => pinning::together(blocking_echo),

@@ -113,6 +113,14 @@ impl<'de> Deserialize<'de> for Encoded {
 
 struct EncodedVisitor;
 
+macro_rules! encoded_as_value {
+    ($($method:ident($from:ty))*) => {$(
+        fn $method<E: de::Error>(self, value: $from) -> Result<Encoded, E> {
+            Encoded::encode(&Value::from(value)).map_err(E::custom)
+        }
+    )*};
+}
+
 impl<'de> Visitor<'de> for EncodedVisitor {
     type Value = Encoded;
 
@@ -121,8 +129,39 @@ impl<'de> Visitor<'de> for EncodedVisitor {
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Encoded, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        Encoded::encode(&value).map_err(de::Error::custom)
+        deserializer.deserialize_any(self)
+    }
+
+    /// Texts may be long, and are not copied into a [`Value`] first.
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Encoded, E> {
+        Encoded::encode(text).map_err(E::custom)
+    }
+
+    encoded_as_value! {
+        visit_bool(bool)
+        visit_i64(i64)
+        visit_u64(u64)
+        visit_i128(i128)
+        visit_u128(u128)
+        visit_f64(f64)
+        visit_bytes(&[u8])
+        visit_byte_buf(Vec<u8>)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Encoded, E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Encoded, D::Error> {
+        Encoded::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, entries: A) -> Result<Encoded, A::Error> {
+        Encoded::encode(&ValueVisitor.visit_seq(entries)?).map_err(de::Error::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Encoded, A::Error> {
+        Encoded::encode(&ValueVisitor.visit_map(entries)?).map_err(de::Error::custom)
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Encoded, E> {

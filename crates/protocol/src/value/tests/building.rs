@@ -148,6 +148,27 @@ fn an_encoded_value_is_embedded_unchanged() {
 }
 
 #[test]
+fn an_encoded_value_is_read_from_json_like_any_value() {
+    for json in [
+        "null",
+        "true",
+        "-1",
+        "18446744073709551615",
+        "1.5",
+        r#""x""#,
+        r#""\u00e9\n""#,
+        "[1,[]]",
+        r#"{"a":{"b":null}}"#,
+    ] {
+        let read: Encoded = serde_json::from_str(json).expect("JSON");
+        let value: Value = serde_json::from_str(json).expect("JSON");
+        assert_eq!(read.head(), Encoded::encode(&value).expect("sendable").head(), "{json}");
+    }
+    let repeated: Encoded = serde_json::from_str(r#"{"a":1,"a":2}"#).expect("JSON");
+    assert_eq!(repeated.to_value().expect("a value").to_string(), r#"{"a":2}"#);
+}
+
+#[test]
 fn an_encoded_value_inside_another_keeps_the_limit_of_depth() {
     let deep = (0..127).fold(Value::List(vec![]), |inner, _| Value::List(vec![inner]));
     let deep = Encoded::encode(&deep).expect("128 levels");

@@ -45,6 +45,8 @@ async fn values_go_there_and_back() {
     assert_eq!(&bytes[..], (0..=255).collect::<Vec<u8>>());
     let picture: Blob = pit.call("picture", args! {}).await.expect("bytes");
     assert_eq!(&picture[..], b"x");
+    let long = "x\n".repeat(1_500_000);
+    assert!(pit.call::<Vec<String>>("echo", args![&long]).await.expect("a list") == [long]);
     assert_eq!(pit.call::<Value>("nothing", args! {}).await.expect("nil"), Value::Nil);
     let error = failure(&pit, "echo", args! { b: Blob::from(vec![1]) }).await;
     assert!(chain(&error).contains("b: a byte string has no form in JSON"), "{}", chain(&error));

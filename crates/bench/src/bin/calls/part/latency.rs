@@ -13,6 +13,7 @@ const SIZES: [(usize, usize, usize); 3] = [(64, 200, 48), (4 << 10, 200, 24), (1
 pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResult<()> {
     let near = [
         Participant::MeasuredPool,
+        Participant::OursBlocking,
         Participant::RawEcho,
         Participant::AwaitedEcho,
         Participant::OursOwnCodec,
@@ -21,8 +22,6 @@ pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResul
         Participant::OursOnTwoCores,
         Participant::RawEchoOnTwoCores,
         Participant::OursOverGrpc,
-        Participant::OursOverStdio,
-        Participant::OursOverHttp,
     ];
     let mut participants = Participants::start(bench, 1, near.into_iter().chain(Participant::PEERS))?;
     for (bytes, calls, rounds) in SIZES {
@@ -39,14 +38,19 @@ fn rows(report: &mut BenchReport, bytes: usize, results: &TurnResults) {
         let theirs = (theirs.name(), results.of(theirs));
         report.add(HeadlineMetric::Latency.row(what, results.of(ours), theirs, target));
     };
-    let floor = match bytes {
-        64 => RowTarget::RatioAtMost { full: 1.25, smoke: 20.0 },
-        0x10_0000 => RowTarget::RatioAtMost { full: 1.3, smoke: 8.0 },
-        _ => RowTarget::None,
+    let (floor, awaited, blocking) = match bytes {
+        64 => (
+            RowTarget::None,
+            RowTarget::RatioAtMost { full: 1.15, smoke: 20.0 },
+            RowTarget::RatioAtMost { full: 1.25, smoke: 20.0 },
+        ),
+        0x10_0000 => (RowTarget::RatioAtMost { full: 1.2, smoke: 8.0 }, RowTarget::None, RowTarget::None),
+        _ => (RowTarget::None, RowTarget::None, RowTarget::None),
     };
     add("", Participant::MeasuredPool, Participant::RawEcho, floor);
     // The best that an asynchronous host can do: both sides pay for the event loop's system call.
-    add("", Participant::MeasuredPool, Participant::AwaitedEcho, RowTarget::None);
+    add("", Participant::MeasuredPool, Participant::AwaitedEcho, awaited);
+    add(", without async", Participant::OursBlocking, Participant::RawEcho, blocking);
     add(", a task that awaits a raw echo", Participant::AwaitedEcho, Participant::RawEcho, RowTarget::None);
     add(", both on one core", Participant::OursOnOneCore, Participant::RawEchoOnOneCore, RowTarget::None);
     add(
@@ -66,8 +70,6 @@ fn rows(report: &mut BenchReport, bytes: usize, results: &TurnResults) {
         _ => RowTarget::None,
     };
     add(", both over gRPC", Participant::OursOverGrpc, Participant::GrpcSync, same_way);
-    add(", over stdio", Participant::OursOverStdio, Participant::RawEcho, RowTarget::None);
-    add(", both over HTTP", Participant::OursOverHttp, Participant::MosecServer, RowTarget::None);
     for peer in Participant::PEERS {
         let target = match (bytes, peer) {
             (64, Participant::GrpcSync | Participant::GrpcAio) => {

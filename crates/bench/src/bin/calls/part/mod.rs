@@ -1,5 +1,6 @@
 //! The parts of the table. Each starts its participants, lets them take turns and adds its rows.
 
+pub(crate) mod adapters;
 pub(crate) mod batch;
 pub(crate) mod latency;
 pub(crate) mod map;

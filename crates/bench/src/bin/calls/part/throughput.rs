@@ -26,13 +26,7 @@ const MOST_BYTES: usize = 2 << 20;
 
 pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResult<()> {
     for workers in [1, 2] {
-        let near = [
-            Participant::MeasuredPool,
-            Participant::MsgspecEcho,
-            Participant::OursOverGrpc,
-            Participant::OursOverStdio,
-            Participant::OursOverHttp,
-        ];
+        let near = [Participant::MeasuredPool, Participant::MsgspecEcho, Participant::OursOverGrpc];
         let mut participants =
             Participants::start(bench, workers, near.into_iter().chain(Participant::PEERS))?;
         for size in &SIZES {
@@ -62,14 +56,10 @@ pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResul
                 64 => RowTarget::RatioAtLeast { full: 0.9, smoke: 0.3 },
                 _ => RowTarget::None,
             };
-            for (way, ours, theirs, target) in [
-                ("both over gRPC", Participant::OursOverGrpc, Participant::GrpcSync, same_way),
-                ("over stdio", Participant::OursOverStdio, Participant::MsgspecEcho, RowTarget::None),
-                ("both over HTTP", Participant::OursOverHttp, Participant::MosecServer, RowTarget::None),
-            ] {
-                let (what, beside) = (format!("{what}, {way}"), (theirs.name(), results.of(theirs)));
-                report.add(HeadlineMetric::Throughput.row(what, results.of(ours), beside, target));
-            }
+            let what = format!("{what}, both over gRPC");
+            let beside = (Participant::GrpcSync.name(), results.of(Participant::GrpcSync));
+            let ours = results.of(Participant::OursOverGrpc);
+            report.add(HeadlineMetric::Throughput.row(what, ours, beside, same_way));
         }
     }
     Ok(())

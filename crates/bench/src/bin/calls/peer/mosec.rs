@@ -1,5 +1,6 @@
 //! mosec, a Rust HTTP server with Python workers. Its design is the closest to ours.
 
+use std::ffi::OsString;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -13,7 +14,12 @@ use crate::python::BenchPython;
 use crate::turns::{Availability, CallPace, CallTimes, EchoCaller};
 
 /// HTTP/1.1 has one request in flight per connection, so many calls need many connections, at most this number.
-const CONNECTIONS: usize = 32;
+pub(crate) const CONNECTIONS: usize = 32;
+
+const SCRIPT: &str = "mosec_server.py";
+const OPTIONS: [&str; 6] = ["--address", "127.0.0.1", "--log-level", "error", "--timeout", "30000"];
+/// The variable with the number of workers.
+pub(crate) const WORKERS: &str = "BENCH_WORKERS";
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,9 +36,7 @@ pub(crate) fn start(python: &BenchPython, workers: usize) -> BenchResult<Availab
     }
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let mut command = Command::new(python.path());
-    command.arg(BenchPython::script("mosec_server.py")).env("BENCH_WORKERS", workers.to_string());
-    command.args(["--address", "127.0.0.1", "--log-level", "error", "--timeout", "30000"]);
-    command.args(["--port", &port.to_string()]);
+    command.args(&arguments(python, &port.to_string())[1..]).env(WORKERS, workers.to_string());
     let child = PythonChild::with_open_stdin(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
     let began = Instant::now();
     // mosec does not announce that it is ready, so it gets requests until it answers or dies.
@@ -47,6 +51,13 @@ pub(crate) fn start(python: &BenchPython, workers: usize) -> BenchResult<Availab
         connections: Vec::new(),
         _child: child,
     })))
+}
+
+/// Returns the command line of the server.
+pub(crate) fn arguments(python: &BenchPython, port: &str) -> Vec<OsString> {
+    let mut arguments = vec![python.path().into(), BenchPython::script(SCRIPT).into()];
+    arguments.extend(OPTIONS.into_iter().chain(["--port", port]).map(OsString::from));
+    arguments
 }
 
 impl MosecServer {
