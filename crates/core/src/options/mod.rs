@@ -53,7 +53,18 @@ pub enum LostSessions {
 }
 
 /// How long each stage of a cancel may take before the next begins.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::pool::CancelGrace;
+/// use snakepit::python;
+///
+/// let pool = python("worker.py").cancel_grace(CancelGrace::default().ask(Duration::from_secs(5)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+#[non_exhaustive]
 pub struct CancelGrace {
     /// The time for the worker's code to see the flag and stop on its own.
     pub ask: Duration,
@@ -66,6 +77,31 @@ pub struct CancelGrace {
 impl Default for CancelGrace {
     fn default() -> Self {
         Self { ask: Duration::from_secs(1), raise: Duration::from_secs(2), terminate: Duration::from_secs(3) }
+    }
+}
+
+impl CancelGrace {
+    /// Gives each stage the same time.
+    pub const fn each(time: Duration) -> Self {
+        Self { ask: time, raise: time, terminate: time }
+    }
+
+    /// Sets the time for the worker's code to see the flag and stop on its own. The default is one second.
+    pub const fn ask(mut self, time: Duration) -> Self {
+        self.ask = time;
+        self
+    }
+
+    /// Sets the time for the exception that is raised in the call. The default is two seconds.
+    pub const fn raise(mut self, time: Duration) -> Self {
+        self.raise = time;
+        self
+    }
+
+    /// Sets the time between TERM and KILL to the worker. The default is three seconds.
+    pub const fn terminate(mut self, time: Duration) -> Self {
+        self.terminate = time;
+        self
     }
 }
 
@@ -85,7 +121,6 @@ settings! {
 settings! {
     /// The settings of a [`PoolOptions`], which has a setter for each.
     #[derive(Clone, Debug)]
-    #[non_exhaustive]
     pub struct PoolSettings {
         /// The number of workers. Unset: twice the number of cores. Example: `workers = 4`.
         @manual workers: usize as NonZeroUsize = cores() * 2,
