@@ -54,7 +54,21 @@ pub enum ScriptError<E> {
     Function(E),
 }
 
-/// A script: an engine, a function, and how the process ends. Created by [`script`], which has an example.
+/// A script: an engine, a function, and how the process ends. Created by [`script`].
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use snakepit::lifecycle::ExitMode;
+/// use snakepit::{CallError, Script, ScriptError, Snakepit, args, python};
+///
+/// # fn example() -> Result<(), ScriptError<CallError>> {
+/// let script: Script = snakepit::script(Snakepit::builder().pool(python("worker.py")))
+///     .exit_mode(ExitMode::Stop)
+///     .grace(Duration::from_secs(5));
+/// script.run_blocking(async |pit| pit.call::<i64>("add", args! { a: 1, b: 2 }).await)?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a script does nothing until it is run"]
 pub struct Script {
     engine: Builder,
