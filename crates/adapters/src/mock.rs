@@ -48,6 +48,21 @@ enum MockAnswer {
 }
 
 /// Commands for a mock worker.
+///
+/// ```
+/// use snakepit::adapter::Mock;
+/// use snakepit::{Snakepit, args};
+///
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mock = Mock::new()
+///     .command("greet", |_| async { Ok("hello".into()) })
+///     .command("fail", |_| async { Err("told to".into()) });
+/// let pit = Snakepit::builder().pool(snakepit::mock(mock)).start().await?;
+/// let greeting: String = pit.call("greet", args! {}).await?;
+/// assert_eq!(greeting, "hello");
+/// assert!(pit.call::<String>("fail", args! {}).await.is_err());
+/// # Ok(()) }
+/// ```
 #[derive(Default)]
 #[must_use]
 pub struct Mock {

@@ -17,6 +17,8 @@
 
 pub mod adapter;
 pub mod call;
+// Public only because the crates above need it, too. It is no part of what users may depend on.
+#[doc(hidden)]
 pub mod error_text;
 mod options;
 mod output;
@@ -24,6 +26,8 @@ pub mod pool;
 mod queue;
 pub mod request;
 mod sharded;
+// Public only because the crates above need it, too. It is no part of what users may depend on.
+#[doc(hidden)]
 pub mod similar_names;
 mod supervisor;
 pub mod tool;

@@ -1,7 +1,7 @@
 //! Tools: functions of the host that a worker may call while it serves a call.
 //!
 //! Owns the tools of an engine, the form in which workers get their errors, and the tools that reach the session store.
-//! Knows no protocol: adapters call tools with [`Call::ask`].
+//! Knows no protocol: adapters call tools with [`Call::ask`](crate::Call::ask).
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -39,7 +39,7 @@ impl Scene {
 
     async fn of(pool: PoolOptions) -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
+        let custody = CustodyOptions::default().state_dir(home.path());
         let (tell, begun) = mpsc::unbounded_channel();
         let tool = move |(): (), _| std::future::ready(tell.send(()));
         let builder = Snakepit::builder().pool(pool).tool("begun", tool).custody(custody);

@@ -55,8 +55,7 @@ fn every_run_is_ended_at_the_same_time_and_refuses_spawns_afterwards() {
 fn end_all_cuts_short_a_stop_with_a_longer_grace() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = Home::new();
-    let run =
-        home.open_with(&CustodyOptions { cleanup_on_stop_timeout_ms: 60_000, ..CustodyOptions::default() });
+    let run = home.open_with(&CustodyOptions::default().cleanup_on_stop_timeout_ms(60_000));
     let worker = deaf_worker(&run);
     let events = run.events().unwrap();
     let began = Instant::now();
@@ -78,8 +77,7 @@ fn end_all_cuts_short_a_stop_with_a_longer_grace() {
 fn a_stop_with_a_shorter_grace_cuts_short_an_earlier_one() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = Home::new();
-    let run =
-        home.open_with(&CustodyOptions { cleanup_on_stop_timeout_ms: 60_000, ..CustodyOptions::default() });
+    let run = home.open_with(&CustodyOptions::default().cleanup_on_stop_timeout_ms(60_000));
     let worker = deaf_worker(&run);
     let events = run.events().unwrap();
     let began = Instant::now();
@@ -99,13 +97,9 @@ fn stop_all_gives_each_run_the_time_that_it_is_configured_with() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let homes = [Home::new(), Home::new(), Home::new()];
     let configs = [
-        CustodyOptions { cleanup_on_stop_timeout_ms: 200, ..CustodyOptions::default() },
-        CustodyOptions { cleanup_on_stop_timeout_ms: 1500, ..CustodyOptions::default() },
-        CustodyOptions {
-            cleanup_on_stop: false,
-            cleanup_on_stop_timeout_ms: 60_000,
-            ..CustodyOptions::default()
-        },
+        CustodyOptions::default().cleanup_on_stop_timeout_ms(200),
+        CustodyOptions::default().cleanup_on_stop_timeout_ms(1500),
+        CustodyOptions::default().without_cleanup_on_stop().cleanup_on_stop_timeout_ms(60_000),
     ];
     let runs = [0, 1, 2].map(|index| homes[index].open_with(&configs[index]));
     let _workers = runs.each_ref().map(deaf_worker);

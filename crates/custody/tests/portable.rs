@@ -33,8 +33,8 @@ fn in_time<T: Send + 'static>(what: &str, wait: impl FnOnce() -> T + Send + 'sta
 #[test]
 fn a_host() {
     let Some(role) = std::env::var_os(ROLE) else { return };
-    let state_dir = std::env::var_os(STATE).map(Into::into);
-    let run = Run::open(CustodyOptions { state_dir, ..CustodyOptions::default() }).unwrap();
+    let state_dir = std::env::var_os(STATE).unwrap();
+    let run = Run::open(CustodyOptions::default().state_dir(state_dir)).unwrap();
     for _ in 0..3 {
         // A worker and its child hold the host's output open as long as they live. Processes that a failing test leaves
         // end on their own, and hold no descriptor of the test runner.
@@ -296,11 +296,7 @@ fn limits_and_niceness_reach_the_worker_and_oom_score_is_refused_in_words() {
 fn the_tiers_of_linux_are_refused_with_a_reason() {
     let home = Home::new();
     for containment in [Containment::Namespace, Containment::Shim] {
-        let config = CustodyOptions {
-            containment,
-            state_dir: Some(home.path().to_owned()),
-            ..CustodyOptions::default()
-        };
+        let config = CustodyOptions::default().containment(containment).state_dir(home.path());
         let error = Run::open(config).unwrap_err();
         assert!(matches!(&error, OpenError::Tier { reason, .. } if reason.contains("only Linux")), "{error}");
     }

@@ -58,8 +58,7 @@ fn dropping_the_last_handle_stops_the_run() {
 #[test]
 fn a_worker_that_ignores_term_is_killed_after_the_grace_and_counted() {
     let home = Home::new();
-    let run =
-        home.open_with(&CustodyOptions { cleanup_on_stop_timeout_ms: 200, ..CustodyOptions::default() });
+    let run = home.open_with(&CustodyOptions::default().cleanup_on_stop_timeout_ms(200));
     let events = run.events().unwrap();
     let (worker, mut lines) = lines_of(&run, shell("trap '' TERM; echo ready; while :; do sleep 0.1; done"));
     assert_eq!(lines.next().unwrap(), "ready");
@@ -117,7 +116,7 @@ fn term_reaches_the_whole_group() {
 #[test]
 fn without_process_group_kill_term_reaches_the_main_process_alone() {
     let home = Home::new();
-    let run = home.open_with(&CustodyOptions { process_group_kill: false, ..CustodyOptions::default() });
+    let run = home.open_with(&CustodyOptions::default().without_process_group_kill());
     let (worker, mut lines) = lines_of(&run, parent_and_child("exit 3"));
     assert_eq!(lines.next().unwrap(), "ready");
     worker.signal(libc::SIGTERM).unwrap();
@@ -129,7 +128,7 @@ fn without_process_group_kill_term_reaches_the_main_process_alone() {
 #[test]
 fn without_cleanup_on_stop_a_stop_kills_at_once() {
     let home = Home::new();
-    let run = home.open_with(&CustodyOptions { cleanup_on_stop: false, ..CustodyOptions::default() });
+    let run = home.open_with(&CustodyOptions::default().without_cleanup_on_stop());
     let (worker, mut lines) =
         lines_of(&run, shell("trap 'echo asked; exit' TERM; echo ready; while :; do sleep 0.1; done"));
     assert_eq!(lines.next().unwrap(), "ready");
@@ -142,7 +141,7 @@ fn without_cleanup_on_stop_a_stop_kills_at_once() {
 #[test]
 fn without_cleanup_on_stop_a_cleanup_kills_at_once() {
     let home = Home::new();
-    let run = home.open_with(&CustodyOptions { cleanup_on_stop: false, ..CustodyOptions::default() });
+    let run = home.open_with(&CustodyOptions::default().without_cleanup_on_stop());
     let (worker, mut lines) =
         lines_of(&run, shell("trap 'echo asked; exit' TERM; echo ready; while :; do sleep 0.1; done"));
     assert_eq!(lines.next().unwrap(), "ready");
@@ -154,8 +153,7 @@ fn without_cleanup_on_stop_a_cleanup_kills_at_once() {
 #[test]
 fn a_worker_that_was_asked_to_end_gets_no_second_term_from_the_stop() {
     let home = Home::new();
-    let run =
-        home.open_with(&CustodyOptions { cleanup_on_stop_timeout_ms: 300, ..CustodyOptions::default() });
+    let run = home.open_with(&CustodyOptions::default().cleanup_on_stop_timeout_ms(300));
     // To many programs, a second TERM means that they should leave everything as it is.
     let (worker, mut lines) =
         lines_of(&run, shell("trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done"));
@@ -238,8 +236,7 @@ fn a_keeper_that_dies_takes_the_workers_along_and_is_replaced() {
 #[test]
 fn a_dead_run_of_another_host_is_reaped_while_this_one_lives() {
     let home = Home::new();
-    let run = home
-        .open_with(&CustodyOptions { reap_interval: Duration::from_millis(50), ..CustodyOptions::default() });
+    let run = home.open_with(&CustodyOptions::default().reap_interval(Duration::from_millis(50)));
     let events = run.events().unwrap();
     // A run whose host is gone: the OPEN record of the test's own run, with a pid that cannot exist any more.
     let dead = home.forge_dead_run(&run);

@@ -22,6 +22,18 @@ pub const MAX_GROUP: usize = 256;
 pub const ERROR_ATTRIBUTE: &str = "error";
 
 /// The options of a send.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::SendOptions;
+///
+/// let options = SendOptions::new()
+///     .delay(Duration::from_secs(10))
+///     .priority(5)
+///     .dedup_key("order-7")
+///     .group("customer-3");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SendOptions {
@@ -185,6 +197,17 @@ impl SendOptions {
 }
 
 /// The options of a receive.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::ReceiveOptions;
+///
+/// let options = ReceiveOptions::new()
+///     .max_messages(10)
+///     .visibility_timeout(Duration::from_mins(1))
+///     .wait(Duration::from_secs(20));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ReceiveOptions {

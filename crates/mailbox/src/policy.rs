@@ -8,6 +8,18 @@ use super::{MailboxError, SettingsChange};
 pub const BAD_ARGUMENTS: [&str; 2] = ["Arguments", "bad_argument"];
 
 /// The policy that decides when messages become dead letters.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::{Backoff, DeadLetterPolicy};
+///
+/// let policy = DeadLetterPolicy::new()
+///     .max_deliveries(3)
+///     .include("KeyError")
+///     .backoff(Backoff::new(Duration::from_secs(1), Duration::from_mins(1)));
+/// assert!(policy.buries_at_once("KeyError"));
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct DeadLetterPolicy {

@@ -236,3 +236,18 @@ impl SettingsChange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_removes_both_limits() {
+        let minute = Duration::from_mins(1);
+        let limit = SettingsChange::new().rate_limit(10, minute).group_rate_limit(2, minute);
+        let limited = limit.applied_to(&QueueSettings::default());
+        assert_eq!(limited.group_rate_limit, Some(RateLimit::new(2, minute)));
+        let free = SettingsChange::new().no_rate_limit().no_group_rate_limit().applied_to(&limited);
+        assert_eq!((free.rate_limit, free.group_rate_limit), (None, None));
+    }
+}

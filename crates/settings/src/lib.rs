@@ -31,6 +31,9 @@
 //! | `keys of T { … }` | the keys of a struct that is defined elsewhere |
 //! | `parts { … }`, `parts of T { … }` | fields that are settings themselves, with their keys in the same table |
 //!
+//! Each struct is `#[non_exhaustive]`, because settings are added. Other crates start from its default and use its
+//! setters: `Retry::default().attempts(3)`.
+//!
 //! A doc comment may end with an example, as in ``Example: `ttl = "6h"`.`` The reference file shows the example,
 //! commented out, for a key that is unset by default or whose default depends on the machine.
 #![forbid(unsafe_code)]
@@ -88,6 +91,7 @@ macro_rules! settings {
         { $($(#[doc = $also_doc:literal])* $also:ident: $also_type:ty = $also_default:expr),* $(,)? }
     ) => {
         $(#[$attr])*
+        #[non_exhaustive]
         $vis struct $name {
             $($(#[doc = $doc])* pub $field: $type,)*
             $($(#[doc = $also_doc])* pub $also: $also_type,)*

@@ -11,14 +11,13 @@ use std::time::Duration;
 use snakepit::lifecycle::StopMode;
 use snakepit::{Builder, CallError, Script, ScriptError, Snakepit, args, python, telemetry};
 
-const USAGE: &str = "usage: script [--exit-mode none|halt|stop|auto] [--halt true|false] \
-    [--stop-mode if_started|always|never] [--embedded] [--until-the-end] [--call] [--fail] [--panic] [--no-halt] [--events FILE] [--log] [--sleep DURATION]";
+const USAGE: &str = "usage: script [--exit-mode none|halt|stop|auto] [--stop-mode if_started|always|never] \
+    [--embedded] [--until-the-end] [--call] [--fail] [--panic] [--no-halt] [--events FILE] [--log] [--sleep DURATION]";
 
 /// The options of the command line.
 #[derive(Default)]
 struct Options {
     exit_mode: Option<String>,
-    halt: Option<bool>,
     stop_mode: Option<String>,
     embedded: bool,
     /// Waits until a signal, or other code, ends the engine.
@@ -93,11 +92,6 @@ fn describe(options: &Options) -> Script {
     if let Some(mode) = options.stop_mode.as_deref() {
         script = script.stop_mode(mode);
     }
-    if let Some(halt) = options.halt {
-        #[expect(deprecated, reason = "the table of docs/lifecycle.md has a row for it")]
-        let with_halt = script.halt(halt);
-        script = with_halt;
-    }
     script
 }
 
@@ -129,11 +123,6 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> 
         match argument.as_str() {
             "--exit-mode" => options.exit_mode = Some(value()?),
             "--stop-mode" => options.stop_mode = Some(value()?),
-            "--halt" => {
-                let text = value()?;
-                options.halt =
-                    Some(text.parse().map_err(|_| format!("--halt takes true or false, not {text}"))?);
-            }
             "--embedded" => options.embedded = true,
             "--until-the-end" => options.until_the_end = true,
             "--call" => options.call = true,

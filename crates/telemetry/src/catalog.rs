@@ -11,7 +11,7 @@ catalog! {
     // Scripts, and how an engine is stopped.
 
     ScriptExitModeSelected = "snakepit.script.exit_mode.selected", Info, "A script has chosen how its process ends." {
-        source: &'static str = "what decided: `exit_mode`, `halt`, the name of a variable, or `default`",
+        source: &'static str = "what decided: `exit_mode`, the name of a variable, or `default`",
         input: Arc<str> = "the value that the source had",
         effective: &'static str = "the exit mode that applies",
     }

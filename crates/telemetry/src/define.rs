@@ -79,6 +79,20 @@ macro_rules! catalog {
         }
     )*) => {
         /// Something that happened. `docs/telemetry.md` has the same list.
+        ///
+        /// ```no_run
+        /// use snakepit::telemetry::{Event, Level, subscribe_to};
+        ///
+        /// # async fn example() {
+        /// let mut events = subscribe_to(Level::Info);
+        /// while let Some(event) = events.next().await {
+        ///     match event {
+        ///         Event::WorkerDied { pool, signal, .. } => println!("a worker of {pool} died by signal {signal:?}"),
+        ///         other => println!("{} {:?}", other.name(), other.fields()),
+        ///     }
+        /// }
+        /// # }
+        /// ```
         #[derive(Clone, Debug)]
         #[non_exhaustive]
         pub enum Event {$(

@@ -76,7 +76,6 @@ settings! {
     /// ```
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[must_use]
-    #[non_exhaustive]
     pub struct Logging {
         /// Whether the engine is quiet, as a library should be. If not, it logs at info and forwards what workers
         /// print, to standard error if the host has no subscriber and the library was built with the feature `console`.

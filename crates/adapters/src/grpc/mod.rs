@@ -51,6 +51,13 @@ const HELLO: &str = "/snakepit.v1.Worker/Hello";
 const LINK: &str = "/snakepit.v1.Worker/Link";
 
 /// A worker that is a gRPC server.
+///
+/// ```
+/// use snakepit::adapter::GrpcWorker;
+///
+/// let python = snakepit::grpc(GrpcWorker::python("worker.py").env("MODEL", "small"));
+/// let program = snakepit::grpc(GrpcWorker::command(["./worker", "--verbose"]).tcp()).workers(2);
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GrpcWorker {

@@ -139,12 +139,12 @@ fn in_custody(args: &ExecArgs) -> Result<ExecReport, CliFailure> {
 }
 
 fn config(args: &ExecArgs, terminal: Option<&ControllingTerminal>) -> CustodyOptions {
-    args.state.apply(CustodyOptions {
-        containment: args.tier.into(),
-        cleanup_on_stop_timeout_ms: u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX),
-        session: if terminal.is_some() { Session::Caller } else { Session::Own },
-        ..CustodyOptions::default()
-    })
+    args.state.apply(
+        CustodyOptions::default()
+            .containment(args.tier.into())
+            .cleanup_on_stop_timeout_ms(u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX))
+            .session(if terminal.is_some() { Session::Caller } else { Session::Own }),
+    )
 }
 
 fn start(

@@ -128,6 +128,31 @@ struct ToolRun {
 }
 
 /// The tools that run for one worker, by the ids that the worker chose.
+///
+/// `docs/adapters-contract.md` has the other half, a [`ToolLink`].
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use snakepit::adapter::ProtocolFault;
+/// use snakepit::adapter::host_tools::{HostTools, ToolAdmission, ToolLink, ToolRequest};
+/// use snakepit::call::Call;
+/// use snakepit::value::Encoded;
+///
+/// /// Runs the tool `search` for a worker whose call has the number 1.
+/// fn search<L: ToolLink>(
+///     tools: &mut HostTools,
+///     link: &Arc<L>,
+///     call: &Call,
+///     args: Encoded,
+/// ) -> Result<(), ProtocolFault> {
+///     let request = ToolRequest::new(1, 7, args.payload_len());
+///     if let ToolAdmission::Admitted = tools.admit(request.id, request.bytes, link.max_frame())? {
+///         tools.start(link, request, call.ask("search", args));
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Default)]
 pub struct HostTools {
     runs: IdMap<ToolRun>,

@@ -1,6 +1,7 @@
 //! The options of a pool, with their defaults.
 
 mod call_limits;
+mod cancel;
 mod hardware;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use call_limits::CallLimits;
+pub use cancel::CancelGrace;
 pub(crate) use hardware::equipped;
 
 use crate::adapter::Adapter;
@@ -52,40 +54,9 @@ pub enum LostSessions {
     Fail,
 }
 
-/// How long each stage of a cancel may take before the next begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CancelGrace {
-    /// The time for the worker's code to see the flag and stop on its own.
-    pub ask: Duration,
-    /// The time for the exception that is raised in the call.
-    pub raise: Duration,
-    /// The time between TERM and KILL to the worker.
-    pub terminate: Duration,
-}
-
-impl Default for CancelGrace {
-    fn default() -> Self {
-        Self { ask: Duration::from_secs(1), raise: Duration::from_secs(2), terminate: Duration::from_secs(3) }
-    }
-}
-
-#[cfg(feature = "config")]
-settings! {
-    keys of CancelGrace {
-        /// The time for the worker's code to see that the call was given up, and to stop on its own.
-        ask: Duration as HumanTime,
-        /// The time for an exception that is raised in the call.
-        raise: Duration as HumanTime,
-        /// The time between TERM and KILL to the worker, which also applies to a worker that is replaced. For the stop
-        /// of an engine, see `[custody]`.
-        terminate: Duration as HumanTime,
-    }
-}
-
 settings! {
     /// The settings of a [`PoolOptions`], which has a setter for each.
     #[derive(Clone, Debug)]
-    #[non_exhaustive]
     pub struct PoolSettings {
         /// The number of workers. Unset: twice the number of cores. Example: `workers = 4`.
         @manual workers: usize as NonZeroUsize = cores() * 2,

@@ -1,8 +1,7 @@
 //! Pools as their users hold them: workers of one kind behind a queue.
 //!
 //! `handle` is a running pool, `set` the pools of one engine, and `status` what a pool shows of itself. The state of a
-//! pool is in [`queue`](crate::queue), what it was asked to be in `options`, and who starts and ends its workers in
-//! `supervisor`.
+//! pool is in `queue`, what it was asked to be in `options`, and who starts and ends its workers in `supervisor`.
 
 mod handle;
 mod set;

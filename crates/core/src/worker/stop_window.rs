@@ -21,6 +21,7 @@ const EXIT_PART: f64 = 0.5;
 
 /// The time between the end of the drain and KILL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct StopWindow {
     /// When the workers that have not exited by themselves get TERM.
     pub term_at: Instant,

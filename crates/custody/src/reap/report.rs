@@ -7,6 +7,7 @@ use crate::{Pid, Survivor, WorkerId};
 
 /// The result of a cleanup.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CleanupReport {
     /// The dead runs, and the runs that could not be judged, oldest first.
     pub runs: Vec<ReapedRun>,

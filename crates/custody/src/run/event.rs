@@ -201,3 +201,17 @@ impl EventSink {
         self.lost.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_nobody_reads_in_time_are_dropped_and_counted() {
+        let (sink, events) = EventSink::new(RunId::new());
+        for _ in 0..CAPACITY + 3 {
+            sink.emit(CustodyEvent::LedgerTrouble { errno: 5 });
+        }
+        assert_eq!((events.drain().len(), sink.lost()), (CAPACITY, 3));
+    }
+}

@@ -13,7 +13,19 @@ use std::time::Duration;
 /// | `reap_interval` | 60s | 60s |
 ///
 /// The defaults do not depend on the build profile, so tests run with the same values as production.
+///
+/// ```
+/// use snakepit_custody::{Containment, CustodyOptions};
+///
+/// let options = CustodyOptions::default()
+///     .containment(Containment::Shim)
+///     .cleanup_on_stop_timeout_ms(10_000)
+///     .state_dir("/var/lib/example");
+/// assert_eq!(options.grace().as_secs(), 10);
+/// ```
 #[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
 pub struct CustodyOptions {
     /// Whether the barrier sends TERM and waits before it kills. If not, every stop kills at once.
     pub cleanup_on_stop: bool,
@@ -55,6 +67,77 @@ impl Default for CustodyOptions {
             reap_interval: Duration::from_mins(1),
             session: Session::Own,
         }
+    }
+}
+
+/// Setters.
+impl CustodyOptions {
+    /// Kills workers at once when they are stopped. By default they get TERM first, and time to end.
+    pub fn without_cleanup_on_stop(mut self) -> Self {
+        self.cleanup_on_stop = false;
+        self
+    }
+
+    /// Sets how long all workers together have between TERM and KILL. The workers of a pool are first asked to end in
+    /// their own protocol. For them, the time counts from that request. The default is 3000.
+    pub fn cleanup_on_stop_timeout_ms(mut self, millis: u64) -> Self {
+        self.cleanup_on_stop_timeout_ms = millis;
+        self
+    }
+
+    /// Sets how often custody checks for ended processes on systems without pidfds. The default is 50.
+    pub fn cleanup_poll_interval_ms(mut self, millis: u64) -> Self {
+        self.cleanup_poll_interval_ms = millis;
+        self
+    }
+
+    /// Sets how long one round of KILL and scan waits before the next round. The default is 100.
+    pub fn cleanup_retry_interval_ms(mut self, millis: u64) -> Self {
+        self.cleanup_retry_interval_ms = millis;
+        self
+    }
+
+    /// Sets how many rounds of KILL and scan are made before a survivor is reported. The default is 10.
+    pub fn cleanup_max_retries(mut self, rounds: u32) -> Self {
+        self.cleanup_max_retries = rounds;
+        self
+    }
+
+    /// Sends TERM only to a worker's main process. By default its whole group gets TERM. KILL always reaches all
+    /// processes.
+    pub fn without_process_group_kill(mut self) -> Self {
+        self.process_group_kill = false;
+        self
+    }
+
+    /// Sets the tier that contains the workers. The default is [`Containment::Auto`].
+    pub fn containment(mut self, containment: Containment) -> Self {
+        self.containment = containment;
+        self
+    }
+
+    /// Sets whether ledger records are synced to the disk. The default is [`LedgerSync::Off`].
+    pub fn ledger_sync(mut self, sync: LedgerSync) -> Self {
+        self.ledger_sync = sync;
+        self
+    }
+
+    /// Sets where runs are recorded. The default is [`crate::default_state_dir`].
+    pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.state_dir = Some(dir.into());
+        self
+    }
+
+    /// Sets how often this host looks for dead runs of other hosts. Zero means never. The default is a minute.
+    pub fn reap_interval(mut self, interval: Duration) -> Self {
+        self.reap_interval = interval;
+        self
+    }
+
+    /// Sets whether keeper and shims have their own sessions or stay in the caller's. The default is [`Session::Own`].
+    pub fn session(mut self, session: Session) -> Self {
+        self.session = session;
+        self
     }
 }
 

@@ -23,7 +23,7 @@ impl Home {
     }
 
     pub(crate) fn open_with(&self, config: &CustodyOptions) -> Run {
-        Run::open(CustodyOptions { state_dir: Some(self.path().to_owned()), ..config.clone() }).unwrap()
+        Run::open(config.clone().state_dir(self.path())).unwrap()
     }
 
     /// Returns whether no run is recorded.

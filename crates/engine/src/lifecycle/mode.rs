@@ -5,6 +5,15 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What a script does with its process after the shutdown.
+///
+/// ```
+/// use snakepit::lifecycle::ExitMode;
+/// use snakepit::{Snakepit, python};
+///
+/// let engine = Snakepit::builder().pool(python("worker.py"));
+/// let script = snakepit::script(engine).exit_mode(ExitMode::Stop);
+/// assert_eq!("stop".parse(), Ok(ExitMode::Stop));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ExitMode {
     /// Returns to its caller.
@@ -20,6 +29,15 @@ pub enum ExitMode {
 }
 
 /// Whether a script stops the engine.
+///
+/// ```
+/// use snakepit::lifecycle::StopMode;
+/// use snakepit::{Snakepit, python};
+///
+/// // The engine that the script starts stays for the rest of the program.
+/// let engine = Snakepit::builder().pool(python("worker.py"));
+/// let script = snakepit::script(engine).stop_mode(StopMode::Never);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StopMode {
     /// If the script started the engine.

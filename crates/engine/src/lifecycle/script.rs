@@ -54,13 +54,26 @@ pub enum ScriptError<E> {
     Function(E),
 }
 
-/// A script: an engine, a function, and how the process ends. Created by [`script`], which has an example.
+/// A script: an engine, a function, and how the process ends. Created by [`script`].
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use snakepit::lifecycle::ExitMode;
+/// use snakepit::{CallError, Script, ScriptError, Snakepit, args, python};
+///
+/// # fn example() -> Result<(), ScriptError<CallError>> {
+/// let script: Script = snakepit::script(Snakepit::builder().pool(python("worker.py")))
+///     .exit_mode(ExitMode::Stop)
+///     .grace(Duration::from_secs(5));
+/// script.run_blocking(async |pit| pit.call::<i64>("add", args! { a: 1, b: 2 }).await)?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a script does nothing until it is run"]
 pub struct Script {
     engine: Builder,
     exit_mode: Result<Option<ExitMode>, ArgumentError>,
     stop_mode: Result<StopMode, ArgumentError>,
-    halt: Option<bool>,
     await_pool: bool,
     await_timeout: Duration,
     grace: Duration,
@@ -87,7 +100,6 @@ pub fn script(engine: impl Into<Builder>) -> Script {
         engine: engine.into(),
         exit_mode: Ok(None),
         stop_mode: Ok(StopMode::default()),
-        halt: None,
         await_pool: true,
         await_timeout: AWAIT_TIMEOUT,
         grace: GRACE,
@@ -102,7 +114,6 @@ impl fmt::Debug for Script {
         f.debug_struct("Script")
             .field("exit_mode", &self.exit_mode)
             .field("stop_mode", &self.stop_mode)
-            .field("halt", &self.halt)
             .finish_non_exhaustive()
     }
 }
@@ -172,14 +183,6 @@ impl Script {
         M::Error: Into<ArgumentError>,
     {
         self.stop_mode = mode.try_into().map_err(Into::into);
-        self
-    }
-
-    /// The old form of `exit_mode(ExitMode::Halt)`, with the bool that it has in the Elixir Snakepit's specification.
-    #[deprecated(note = "use exit_mode(ExitMode::Halt), or better ExitMode::Stop")]
-    #[doc(hidden)]
-    pub fn halt(mut self, halt: bool) -> Self {
-        self.halt = Some(halt);
         self
     }
 
@@ -285,7 +288,6 @@ impl Script {
             (std::env::var_os(EXIT_VARIABLE), std::env::var_os(HALT_VARIABLE));
         let Selection { source, input, mode, invalid, deprecated } = select(ExitModeInputs {
             exit_mode,
-            halt: self.halt,
             exit_variable: exit_variable.as_deref(),
             halt_variable: halt_variable.as_deref(),
         });
@@ -296,8 +298,7 @@ impl Script {
                 });
             });
         }
-        if !deprecated.is_empty() {
-            let used = deprecated.join(" and ");
+        if let Some(used) = deprecated {
             DEPRECATED.call_once(|| {
                 ignoring_panics(|| {
                     tracing::warn!(

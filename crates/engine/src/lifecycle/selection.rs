@@ -15,7 +15,6 @@ pub(super) const HALT_VARIABLE: &str = "SNAKEPIT_SCRIPT_HALT";
 #[derive(Clone, Copy, Default)]
 pub(super) struct ExitModeInputs<'a> {
     pub(super) exit_mode: Option<ExitMode>,
-    pub(super) halt: Option<bool>,
     pub(super) exit_variable: Option<&'a OsStr>,
     pub(super) halt_variable: Option<&'a OsStr>,
 }
@@ -24,7 +23,6 @@ pub(super) struct ExitModeInputs<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ExitModeSource {
     ExitMode,
-    Halt,
     ExitVariable,
     HaltVariable,
     Default,
@@ -34,7 +32,6 @@ impl ExitModeSource {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::ExitMode => "exit_mode",
-            Self::Halt => "halt",
             Self::ExitVariable => EXIT_VARIABLE,
             Self::HaltVariable => HALT_VARIABLE,
             Self::Default => "default",
@@ -51,17 +48,16 @@ pub(super) struct Selection {
     pub(super) mode: ExitMode,
     /// A value of [`EXIT_VARIABLE`] that names no exit mode.
     pub(super) invalid: Option<String>,
-    /// The deprecated inputs that were set, whether or not they decided.
-    pub(super) deprecated: Vec<&'static str>,
+    /// The deprecated variable, if it was set, whether or not it decided.
+    pub(super) deprecated: Option<&'static str>,
 }
 
 /// Applies the first rule that matches.
 pub(super) fn select(inputs: ExitModeInputs<'_>) -> Selection {
     let mut invalid = None;
     let (source, input, mode) = first_rule(inputs, &mut invalid);
-    let halt_variable = inputs.halt_variable.filter(|value| !value.is_empty());
-    let deprecated = [inputs.halt.map(|_| "the option halt"), halt_variable.map(|_| HALT_VARIABLE)];
-    Selection { source, input, mode, invalid, deprecated: deprecated.into_iter().flatten().collect() }
+    let deprecated = inputs.halt_variable.filter(|value| !value.is_empty()).map(|_| HALT_VARIABLE);
+    Selection { source, input, mode, invalid, deprecated }
 }
 
 fn first_rule(
@@ -72,11 +68,7 @@ fn first_rule(
     if let Some(mode) = inputs.exit_mode {
         return (ExitModeSource::ExitMode, mode.to_string(), mode);
     }
-    // 2. The deprecated option `halt`, if it is true.
-    if inputs.halt == Some(true) {
-        return (ExitModeSource::Halt, "true".to_owned(), ExitMode::Halt);
-    }
-    // 3. The variable. An empty value counts as unset. An unknown value does, too, but is reported.
+    // 2. The variable. An empty value counts as unset. An unknown value does, too, but is reported.
     if let Some(value) = inputs.exit_variable.map(OsStr::to_string_lossy)
         && !value.trim().is_empty()
     {
@@ -85,13 +77,13 @@ fn first_rule(
             Err(_) => *invalid = Some(value.into_owned()),
         }
     }
-    // 4. The deprecated variable, if it is truthy.
+    // 3. The deprecated variable, if it is truthy.
     if let Some(value) = inputs.halt_variable.map(OsStr::to_string_lossy)
         && is_truthy(&value)
     {
         return (ExitModeSource::HaltVariable, value.into_owned(), ExitMode::Halt);
     }
-    // 5. Nothing is set.
+    // 4. Nothing is set.
     (ExitModeSource::Default, String::new(), ExitMode::default())
 }
 
@@ -103,10 +95,6 @@ pub(super) fn is_truthy(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn options(exit_mode: Option<ExitMode>, halt: Option<bool>) -> ExitModeInputs<'static> {
-        ExitModeInputs { exit_mode, halt, ..ExitModeInputs::default() }
-    }
 
     fn variables<'a>(exit: Option<&'a str>, halt: Option<&'a str>) -> ExitModeInputs<'a> {
         ExitModeInputs {
@@ -124,11 +112,8 @@ mod tests {
     #[test]
     fn rule_1_the_option_exit_mode_wins_over_everything() {
         for mode in [ExitMode::None, ExitMode::Halt, ExitMode::Stop, ExitMode::Auto] {
-            for halt in [None, Some(true), Some(false)] {
-                let all =
-                    ExitModeInputs { exit_mode: Some(mode), halt, ..variables(Some("stop"), Some("1")) };
-                assert_eq!(chosen(all), (ExitModeSource::ExitMode, mode));
-            }
+            let all = ExitModeInputs { exit_mode: Some(mode), ..variables(Some("stop"), Some("1")) };
+            assert_eq!(chosen(all), (ExitModeSource::ExitMode, mode));
         }
     }
 
@@ -142,22 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_2_halt_true_is_halt_whatever_the_environment_says() {
-        let all = ExitModeInputs { halt: Some(true), ..variables(Some("stop"), Some("0")) };
-        assert_eq!(chosen(all), (ExitModeSource::Halt, ExitMode::Halt));
-    }
-
-    #[test]
-    fn rule_2_halt_false_continues_to_rule_3() {
-        let all = ExitModeInputs { halt: Some(false), ..variables(Some("stop"), None) };
-        assert_eq!(chosen(all), (ExitModeSource::ExitVariable, ExitMode::Stop));
-        let all = ExitModeInputs { halt: Some(false), ..variables(None, Some("yes")) };
-        assert_eq!(chosen(all), (ExitModeSource::HaltVariable, ExitMode::Halt));
-        assert_eq!(chosen(options(None, Some(false))), (ExitModeSource::Default, ExitMode::None));
-    }
-
-    #[test]
-    fn rule_3_the_variable_wins_over_its_predecessor() {
+    fn rule_2_the_variable_wins_over_its_predecessor() {
         assert_eq!(
             chosen(variables(Some("none"), Some("1"))),
             (ExitModeSource::ExitVariable, ExitMode::None)
@@ -165,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_parsing_trims_and_ignores_case() {
+    fn rule_2_parsing_trims_and_ignores_case() {
         for (text, mode) in [
             ("none", ExitMode::None),
             (" HALT ", ExitMode::Halt),
@@ -177,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_an_empty_value_is_unset_without_a_warning() {
+    fn rule_2_an_empty_value_is_unset_without_a_warning() {
         for text in ["", "  ", "\t\n"] {
             let selection = select(variables(Some(text), None));
             assert_eq!((selection.source, selection.invalid), (ExitModeSource::Default, None), "{text:?}");
@@ -185,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_an_invalid_value_is_kept_for_the_warning_and_the_next_rules_decide() {
+    fn rule_2_an_invalid_value_is_kept_for_the_warning_and_the_next_rules_decide() {
         let selection = select(variables(Some("never mind"), None));
         assert_eq!(selection.invalid.as_deref(), Some("never mind"));
         assert_eq!((selection.source, selection.mode), (ExitModeSource::Default, ExitMode::None));
@@ -195,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_a_value_that_is_not_text_is_invalid() {
+    fn rule_2_a_value_that_is_not_text_is_invalid() {
         use std::os::unix::ffi::OsStrExt;
         let inputs = ExitModeInputs {
             exit_variable: Some(OsStr::from_bytes(b"stop\xff")),
@@ -207,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_the_old_variable_is_truthy_for_five_words_and_no_other() {
+    fn rule_3_the_old_variable_is_truthy_for_five_words_and_no_other() {
         for text in ["1", "true", "yes", "y", "on", " TRUE ", "On", "Y\n"] {
             assert_eq!(
                 chosen(variables(None, Some(text))),
@@ -225,18 +195,16 @@ mod tests {
     }
 
     #[test]
-    fn rule_5_without_inputs_the_mode_is_none() {
+    fn rule_4_without_inputs_the_mode_is_none() {
         let selection = select(ExitModeInputs::default());
         assert_eq!((selection.source, selection.mode), (ExitModeSource::Default, ExitMode::None));
-        assert!(selection.deprecated.is_empty());
+        assert_eq!(selection.deprecated, None);
     }
 
     #[test]
-    fn deprecated_inputs_are_reported_even_if_they_do_not_decide() {
-        assert_eq!(select(options(None, Some(false))).deprecated, ["the option halt"]);
-        assert_eq!(select(options(Some(ExitMode::Stop), Some(true))).deprecated, ["the option halt"]);
-        assert_eq!(select(variables(Some("none"), Some("0"))).deprecated, [HALT_VARIABLE]);
-        assert!(select(variables(Some("none"), Some(""))).deprecated.is_empty());
+    fn the_deprecated_variable_is_reported_even_if_it_does_not_decide() {
+        assert_eq!(select(variables(Some("none"), Some("0"))).deprecated, Some(HALT_VARIABLE));
+        assert_eq!(select(variables(Some("none"), Some(""))).deprecated, None);
     }
 
     #[test]

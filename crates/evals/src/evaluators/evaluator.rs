@@ -21,6 +21,16 @@ const MAX_STEM: usize = 32;
 
 /// A way to judge an answer. [`Evaluator::parse`] reads an evaluator from a text, [`Evaluator::from_json`] from a
 /// configuration.
+///
+/// ```
+/// use snakepit::evals::Evaluator;
+///
+/// let close = Evaluator::parse("numeric:1%")?;
+/// let both = Evaluator::parse(r#"{"all_of": ["contains", "regex:^[A-Z]"]}"#)?;
+/// let polite = Evaluator::function("polite", |_, answer| answer.as_str().is_some_and(|text| text.contains("please")));
+/// assert!(close.needs_expected() && both.needs_expected() && !polite.needs_expected());
+/// # Ok::<(), snakepit::evals::EvalError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Evaluator {

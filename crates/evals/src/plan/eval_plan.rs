@@ -52,6 +52,16 @@ impl Experiment {
 }
 
 /// The samples, experiments and evaluator of an evaluation. Equal plans can share a checkpoint.
+///
+/// ```
+/// use snakepit::evals::{Dataset, EvalPlan, Evaluator, Experiment};
+///
+/// let dataset = Dataset::parse(r#"{"id": "one", "input": {"a": 1, "b": 2}, "expected": 3}"#)?;
+/// let experiments = vec![Experiment::new("small", "answer"), Experiment::new("large", "answer_large")];
+/// let plan = EvalPlan::new(dataset, Evaluator::parse("exact")?, experiments)?;
+/// assert_eq!(plan.size(), 2);
+/// # Ok::<(), snakepit::evals::EvalError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct EvalPlan {
     dataset: Dataset,

@@ -25,7 +25,6 @@ settings! {
     /// assert_eq!(options.command, "add");
     /// ```
     #[derive(Clone, PartialEq, Eq, Debug)]
-    #[non_exhaustive]
     #[must_use]
     pub struct PoolLoopOptions {
         /// The command that is called with each message. Example: `command = "answer"`.

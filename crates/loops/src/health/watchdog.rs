@@ -45,8 +45,16 @@ pub enum IfStuck {
 
 settings! {
     /// When a loop counts as stuck, and what happens then. Handlers report progress with [`beat`](crate::beat).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::loops::{IfStuck, LoopGroup, Watchdog};
+    ///
+    /// let watchdog = Watchdog::new().message_limit(Duration::from_mins(2)).then(IfStuck::Restart);
+    /// let group = LoopGroup::new("service").watchdog(watchdog);
+    /// ```
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    #[non_exhaustive]
     pub struct Watchdog {
         /// How long a message may be handled without progress before an event reports it.
         message_limit: Duration as HumanTime = Duration::from_mins(10),

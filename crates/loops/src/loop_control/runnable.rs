@@ -40,6 +40,15 @@ pub enum LoopError {
 }
 
 /// The options of a run.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::loops::RunOptions;
+///
+/// // Handles what a few receives find, and ends.
+/// let options = RunOptions::new().max_iterations(10).wait(Duration::from_secs(1));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RunOptions {

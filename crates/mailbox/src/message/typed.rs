@@ -15,6 +15,19 @@ use super::super::{
 
 /// A mailbox whose bodies are JSON values of one type. A message whose body cannot be decoded is buried with the
 /// reason; the other messages of the same receive are delivered.
+///
+/// ```
+/// use snakepit::mailbox::{MemoryMailbox, ReceiveOptions, SendOptions, TypedMailbox};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let orders: TypedMailbox<Vec<String>> = TypedMailbox::new(MemoryMailbox::new("orders"));
+/// orders.send(&vec!["coffee".to_owned(), "cake".to_owned()], SendOptions::new()).await?;
+/// for order in orders.receive(ReceiveOptions::new()).await? {
+///     println!("{}", order.value.join(" and "));
+///     order.ack().await?;
+/// }
+/// # Ok(()) }
+/// ```
 pub struct TypedMailbox<T> {
     mailbox: Arc<dyn Mailbox>,
     bodies: PhantomData<fn(T) -> T>,

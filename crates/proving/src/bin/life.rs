@@ -19,11 +19,7 @@ type BoxedError = Box<dyn std::error::Error>;
 /// Far more time than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const SHORT: CancelGrace = CancelGrace {
-    ask: Duration::from_millis(20),
-    raise: Duration::from_millis(200),
-    terminate: Duration::from_millis(200),
-};
+const SHORT: CancelGrace = CancelGrace::each(Duration::from_millis(200)).ask(Duration::from_millis(20));
 
 /// The number of events that the host's own subscriber has received.
 static HEARD: AtomicU64 = AtomicU64::new(0);
@@ -70,7 +66,7 @@ fn main() -> Result<(), BoxedError> {
 }
 
 async fn live(logging: Logging, worker: &str, state_dir: &str) -> Result<(), BoxedError> {
-    let custody = CustodyOptions { state_dir: Some(state_dir.into()), ..CustodyOptions::default() };
+    let custody = CustodyOptions::default().state_dir(state_dir);
     let pool = snakepit::python(worker).workers(2).cancel_grace(SHORT);
     let pit = Snakepit::builder().custody(custody).logging(logging).pool(pool).start().await?;
     let said: String = pit.call("say", args! { text: "hello" }).await?;

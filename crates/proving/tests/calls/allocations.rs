@@ -49,7 +49,7 @@ fn allocations_per_call(workers: usize, sessions: usize) -> (f64, f64) {
     runtime.block_on(async {
         let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls/worker.py");
         let pool = snakepit::python(PythonWorker::new(worker)).workers(workers);
-        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
+        let custody = CustodyOptions::default().state_dir(home.path());
         let pit = Snakepit::builder().pool(pool).custody(custody).start().await.expect("an engine");
         for session in 0..sessions {
             let next: u64 =

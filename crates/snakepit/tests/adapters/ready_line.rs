@@ -181,7 +181,7 @@ async fn a_wrapper_that_execs_is_the_worker_in_every_tier() {
         let pool = pool(format!("exec python3 -c '{server}'"));
         let pit = Pit::build_with(
             Snakepit::builder().pool(pool),
-            CustodyOptions { containment, ..CustodyOptions::default() },
+            CustodyOptions::default().containment(containment),
         )
         .await;
         let (_, (started, announced)) = ask(&pit).await;
@@ -200,7 +200,7 @@ async fn a_wrapper_that_forgets_exec_is_ended_whole_in_every_tier() {
         let pool = pool(format!("python3 -c '{server}'; echo never"));
         let pit = Pit::build_with(
             Snakepit::builder().pool(pool),
-            CustodyOptions { containment, ..CustodyOptions::default() },
+            CustodyOptions::default().containment(containment),
         )
         .await;
         let (_, (started, announced)) = ask(&pit).await;
@@ -223,7 +223,7 @@ async fn in_a_namespace_a_pid_of_the_host_is_rejected() {
         return;
     }
     let home = tempfile::tempdir().expect("a directory");
-    let custody = CustodyOptions { containment: Containment::Namespace, ..config(&home) };
+    let custody = config(&home).containment(Containment::Namespace);
     let program =
         format!(r#"echo '{{"status":"ready","port":1,"pid":{}}}'; exec sleep 1000"#, std::process::id());
     let started = Snakepit::builder().pool(pool(program)).custody(custody).start();

@@ -153,7 +153,7 @@ async fn a_slow_reader_blocks_its_worker_and_does_not_fill_memory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_nobody_reads_any_more_frees_its_worker() {
-    let grace = CancelGrace { ask: Duration::from_secs(20), ..CancelGrace::default() };
+    let grace = CancelGrace::default().ask(Duration::from_secs(20));
     let pit = Pit::start(lines_worker(&[]).cancel_grace(grace)).await;
     let before: u32 = pit.call("pid", args! {}).await.expect("a pid");
     let mut stream = pit
@@ -296,11 +296,7 @@ async fn a_death_reported_late_still_counts_as_a_death() {
 async fn a_call_out_of_time_is_cancelled_in_stages() {
     let home = tempfile::tempdir().expect("a directory");
     let path = home.path().join("said").to_string_lossy().into_owned();
-    let grace = CancelGrace {
-        ask: Duration::from_millis(50),
-        raise: Duration::from_millis(50),
-        terminate: Duration::from_secs(2),
-    };
+    let grace = CancelGrace::each(Duration::from_millis(50)).terminate(Duration::from_secs(2));
     let pit = Pit::start(lines_worker(&["", &path]).cancel_grace(grace)).await;
     let before: u32 = pit.call("pid", args! {}).await.expect("a pid");
     let late = pit.call::<Value>("sleep", args! { seconds: 1000.0 }).timeout(Duration::from_millis(200));
@@ -311,7 +307,7 @@ async fn a_call_out_of_time_is_cancelled_in_stages() {
     assert!(!runs(before));
     pit.end().await;
     // A worker that reads in time is asked, and goes on.
-    let patient = CancelGrace { ask: Duration::from_secs(20), ..grace };
+    let patient = grace.ask(Duration::from_secs(20));
     let pit = Pit::start(lines_worker(&["", &path]).cancel_grace(patient)).await;
     let before: u32 = pit.call("pid", args! {}).await.expect("a pid");
     let late = pit.call::<Value>("sleep", args! { seconds: 0.5 }).timeout(Duration::from_millis(100));
@@ -339,7 +335,7 @@ async fn another_protocol_and_the_terminal_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_other_tiers_serve_and_leave_nothing() {
     for containment in support::possible([Containment::Namespace, Containment::Group]) {
-        let custody = CustodyOptions { containment, ..CustodyOptions::default() };
+        let custody = CustodyOptions::default().containment(containment);
         let pit = Pit::build_with(Snakepit::builder().pool(lines_worker(&[])), custody).await;
         assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("an answer"), [1]);
         pit.end().await;
@@ -380,7 +376,7 @@ async fn the_worker_in_bash_serves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_worker_in_node_serves_many_at_a_time_and_cancels() {
-    let grace = CancelGrace { ask: Duration::from_secs(20), ..CancelGrace::default() };
+    let grace = CancelGrace::default().ask(Duration::from_secs(20));
     let node =
         snakepit::stdio(["node".into(), file("../../examples/stdio/worker.mjs")]).workers(1).concurrency(8);
     let pit = Pit::start(node.cancel_grace(grace)).await;
@@ -463,7 +459,7 @@ sys.stdin.read()";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_never_reads_fails_its_call_and_not_the_host() {
-    let grace = CancelGrace { ask: Duration::from_millis(50), ..CancelGrace::default() };
+    let grace = CancelGrace::default().ask(Duration::from_millis(50));
     let pit = Pit::start(script("say(status='ready'); time.sleep(1000)").cancel_grace(grace)).await;
     let before = pids(&pit.pools()[0]);
     let large = "x".repeat(3_000_000);

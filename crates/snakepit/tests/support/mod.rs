@@ -104,7 +104,7 @@ impl Pit {
 
     pub(crate) async fn build_with(builder: Builder, custody: CustodyOptions) -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..custody };
+        let custody = custody.state_dir(home.path());
         let pit = builder.custody(custody).start().await.unwrap_or_else(|error| panic!("{}", chain(&error)));
         Self { pit, home }
     }
@@ -152,7 +152,7 @@ pub(crate) fn runs_in(home: &Path) -> Vec<String> {
 }
 
 pub(crate) fn config(home: &TempDir) -> CustodyOptions {
-    CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() }
+    CustodyOptions::default().state_dir(home.path())
 }
 
 impl Deref for Pit {

@@ -15,11 +15,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::support::{Pit, soon, until, worker};
 
-const SHORT: CancelGrace = CancelGrace {
-    ask: Duration::from_millis(20),
-    raise: Duration::from_millis(200),
-    terminate: Duration::from_millis(200),
-};
+const SHORT: CancelGrace = CancelGrace::each(Duration::from_millis(200)).ask(Duration::from_millis(20));
 
 /// What a worker prints and logs for one `say`.
 const STREAMS: [&str; 3] = ["out", "err", "log: info:"];

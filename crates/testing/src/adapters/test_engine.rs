@@ -175,7 +175,7 @@ pub(super) fn plan(
         Ok(home) => home,
         Err(error) => panic!("no directory: {error}"),
     };
-    let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
+    let custody = CustodyOptions::default().state_dir(home.path());
     let add = |Summands { a, b }, _| async move { Ok::<_, std::convert::Infallible>(a + b) };
     (Snakepit::builder().pool(pool).custody(custody).tool(TOOL, add), recording, home)
 }

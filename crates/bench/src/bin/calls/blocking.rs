@@ -23,7 +23,7 @@ impl BlockingEngine {
     pub(crate) fn start(python: &BenchPython) -> BenchResult<Self> {
         let home = tempfile::tempdir()?;
         let worker = PythonWorker::new(BenchPython::script("worker.py")).interpreter(python.path());
-        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
+        let custody = CustodyOptions::default().state_dir(home.path());
         let builder = Snakepit::builder().pool(snakepit::python(worker).workers(1)).custody(custody);
         Ok(Self { pit: builder.start_blocking()?, _home: home })
     }

@@ -129,7 +129,7 @@ pub(crate) fn start(
         return Ok(Availability::Absent("not compiled in: --features peers".to_owned()));
     };
     let pool = pool.queue_limit(1 << 20);
-    let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
+    let custody = CustodyOptions::default().state_dir(home.path());
     let pit = runtime.block_on(Snakepit::builder().pool(pool).custody(custody).start())?;
     Ok(Availability::Available(Box::new(RunningEngine {
         runtime,

@@ -38,8 +38,7 @@ pub(crate) fn open(tier: &str, state: &Path) -> BenchResult<Run> {
         "group" => Containment::Group,
         _ => return Err(format!("unknown tier {tier}").into()),
     };
-    let config =
-        CustodyOptions { containment, state_dir: Some(state.to_owned()), ..CustodyOptions::default() };
+    let config = CustodyOptions::default().containment(containment).state_dir(state);
     Ok(Run::open(config)?)
 }
 

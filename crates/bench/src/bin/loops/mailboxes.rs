@@ -97,7 +97,7 @@ impl LoopPool {
             worker = worker.interpreter(python);
         }
         let pool = snakepit::python(worker).workers(WORKERS).concurrency(concurrency).queue_limit(1 << 20);
-        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..CustodyOptions::default() };
+        let custody = CustodyOptions::default().state_dir(home.path());
         let pit = Snakepit::builder().pool(pool).custody(custody).start().await?;
         Ok(Self { pit, _home: home })
     }

@@ -58,10 +58,7 @@ impl Bench {
             Division::OnePool => vec![pool("all".into(), workers)],
             Division::PoolsOfOne => (0..workers).map(|number| pool(format!("one{number}"), 1)).collect(),
         };
-        let custody = custody::CustodyOptions {
-            state_dir: Some(home.join("state")),
-            ..custody::CustodyOptions::default()
-        };
+        let custody = custody::CustodyOptions::default().state_dir(home.join("state"));
         let builder = pools.into_iter().fold(Snakepit::builder(), snakepit::Builder::pool);
         Ok(Self { pit: builder.custody(custody).start().await?, workers })
     }

@@ -7,6 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::harmless;
 
 /// An error that a worker or a tool reports: an exception with its causes, or a call that does not fit the command.
+///
+/// ```no_run
+/// use snakepit::{CallError, Snakepit, args};
+///
+/// # async fn example(pit: &Snakepit) -> Result<(), CallError> {
+/// match pit.call::<f64>("divide", args! { a: 1, b: 0 }).await {
+///     Ok(quotient) => println!("{quotient}"),
+///     Err(CallError::Remote(error)) if error.type_name.as_deref() == Some("ZeroDivisionError") => println!("infinite"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

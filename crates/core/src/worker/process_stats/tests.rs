@@ -38,7 +38,7 @@ struct Obedient {
 impl Obedient {
     fn start() -> Self {
         let state = tempfile::tempdir().expect("a directory");
-        let config = CustodyOptions { state_dir: Some(state.path().to_owned()), ..CustodyOptions::default() };
+        let config = CustodyOptions::default().state_dir(state.path());
         let run = Run::open(config).expect("a run");
         let (stdin, orders) = pipe().expect("a pipe");
         let (answers, stdout) = pipe().expect("a pipe");

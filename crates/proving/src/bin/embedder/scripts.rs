@@ -76,11 +76,6 @@ fn describe(options: &EmbedderOptions) -> Script {
     if options.has("exit") {
         script = script.exit_mode(options.get("exit"));
     }
-    if options.has("halt") {
-        #[expect(deprecated, reason = "it still works, with a warning")]
-        let halting = script.halt(true);
-        script = halting;
-    }
     if let Some(grace) = options.millis("grace") {
         script = script.grace(grace);
     }

@@ -255,7 +255,7 @@ struct RunSettings {
 impl RunSettings {
     fn parse(words: &[&str]) -> Self {
         // Only the starts that the tests make may reap.
-        let mut config = CustodyOptions { reap_interval: Duration::ZERO, ..CustodyOptions::default() };
+        let mut config = CustodyOptions::default().reap_interval(Duration::ZERO);
         let mut in_a_thread = false;
         for (key, value) in words.iter().map(|word| word.split_once('=').expect("key=value")) {
             match (key, value) {

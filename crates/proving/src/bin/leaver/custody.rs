@@ -15,7 +15,7 @@ impl LeaverRuns {
     pub(crate) fn obey(&mut self, words: &[&str]) -> bool {
         match words {
             ["run", state] => {
-                let config = CustodyOptions { state_dir: Some((*state).into()), ..CustodyOptions::default() };
+                let config = CustodyOptions::default().state_dir(*state);
                 let run = Run::open(config).expect("open a run");
                 let worker = run.spawn(Command::new("sleep").arg("1000")).expect("spawn");
                 self.runs.push(run);

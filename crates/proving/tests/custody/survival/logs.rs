@@ -22,9 +22,6 @@ fn a_deprecated_setting_is_logged_once() {
     let ended = EmbedderProcess::start_with(&["script", "log=tells", "times=3"], &environment).end();
     let told = warnings(&ended).iter().filter(|line| line.contains("deprecated")).count();
     assert_eq!(told, 1, "{:#?}", ended.lines);
-    let ended = EmbedderProcess::start(&["script", "log=tells", "halt"]).end();
-    let told = warnings(&ended).iter().filter(|line| line.contains("deprecated")).count();
-    assert_eq!(told, 1, "{:#?}", ended.lines);
 }
 
 #[test]

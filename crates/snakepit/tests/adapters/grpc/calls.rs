@@ -103,7 +103,7 @@ async fn a_stream_that_nobody_reads_holds_its_worker_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_call_sees_the_flag_and_its_worker_serves_on() {
-    let patient = CancelGrace { ask: support::SOON, ..CancelGrace::default() };
+    let patient = CancelGrace::default().ask(support::SOON);
     let pit = Pit::start(pool().cancel_grace(patient)).await;
     let before: u32 = pit.call("pid", args! {}).await.expect("a pid");
     let path = pit.file("watchful");
@@ -118,8 +118,7 @@ async fn a_cancelled_call_sees_the_flag_and_its_worker_serves_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_ignores_cancels_is_interrupted_and_keeps_its_place_until_then() {
-    let grace =
-        CancelGrace { ask: Duration::from_millis(50), raise: support::SOON, ..CancelGrace::default() };
+    let grace = CancelGrace::default().ask(Duration::from_millis(50)).raise(support::SOON);
     let pit = Pit::start(pool().cancel_grace(grace)).await;
     let before: u32 = pit.call("pid", args! {}).await.expect("a pid");
     let path = pit.file("busy");
@@ -134,7 +133,7 @@ async fn a_call_that_ignores_cancels_is_interrupted_and_keeps_its_place_until_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deadline_is_known_to_the_worker_and_ends_the_call() {
-    let patient = CancelGrace { ask: support::SOON, ..CancelGrace::default() };
+    let patient = CancelGrace::default().ask(support::SOON);
     let pit = Pit::start(pool().cancel_grace(patient)).await;
     let left: f64 = pit.call("remaining", args! {}).timeout(Duration::from_secs(20)).await.expect("a time");
     assert!(left > 0.0 && left <= 20.0, "{left}");
@@ -261,7 +260,7 @@ async fn a_worker_serves_over_tcp_and_in_a_pid_namespace() {
         return;
     }
     let builder = Snakepit::builder().pool(pool());
-    let custody = CustodyOptions { containment: Containment::Namespace, ..CustodyOptions::default() };
+    let custody = CustodyOptions::default().containment(Containment::Namespace);
     let pit = Pit::build_with(builder, custody).await;
     let echoed: i64 = pit.call("echo", args! { value: 2 }).await.expect("an echo");
     assert_eq!(echoed, 2);

@@ -126,7 +126,7 @@ fn plain(how: &str) -> PoolOptions {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_party_worker_that_hangs_after_a_timeout_is_replaced() {
     let short = Duration::from_millis(200);
-    let grace = CancelGrace { ask: short, raise: short, terminate: short };
+    let grace = CancelGrace::each(short);
     let pit = Pit::start(plain("one").cancel_grace(grace)).await;
     let (path, before) = (pit.file("begun"), pids(&pit.pools()[0]));
     let call = pit.call::<Value>("hang", args! { path: &path }).timeout(Duration::from_millis(500));
@@ -151,7 +151,7 @@ async fn a_third_party_worker_that_hangs_is_replaced_if_the_policy_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deadlines_and_cancels_use_the_mechanisms_of_grpc() {
-    let patient = CancelGrace { ask: SOON, ..CancelGrace::default() };
+    let patient = CancelGrace::default().ask(SOON);
     let pit = Pit::start(plain("well").cancel_grace(patient)).await;
     let worker = pit.pools()[0].workers()[0].id.clone();
     let left: f64 = pit.call("remaining", args! {}).timeout(Duration::from_secs(100)).await.expect("a time");

@@ -61,7 +61,7 @@ async fn a_worker_serves_on_a_unix_socket_in_every_tier() {
         let pool = snakepit::http(program(&["socket", &path])).workers(1);
         let pit = Pit::build_with(
             Snakepit::builder().pool(pool),
-            CustodyOptions { containment, ..CustodyOptions::default() },
+            CustodyOptions::default().containment(containment),
         )
         .await;
         assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("a list"), [1]);
@@ -183,7 +183,7 @@ async fn a_slow_reader_delays_only_its_own_stream() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_out_of_time_closes_its_request() {
-    let grace = CancelGrace { ask: Duration::from_secs(20), ..CancelGrace::default() };
+    let grace = CancelGrace::default().ask(Duration::from_secs(20));
     let pit = Pit::start(server().cancel_grace(grace)).await;
     let (path, before) = (pit.file("said"), pids(&pit.pools()[0]));
     let late = pit.call::<Value>("hang", args! { path: &path }).timeout(Duration::from_millis(300));

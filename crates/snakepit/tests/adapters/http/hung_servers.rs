@@ -10,11 +10,8 @@ use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{self, Pit, heard, lines, pids, soon, until};
 
-const PATIENCE: CancelGrace = CancelGrace {
-    ask: Duration::from_millis(200),
-    raise: Duration::from_millis(200),
-    terminate: Duration::from_millis(300),
-};
+const PATIENCE: CancelGrace =
+    CancelGrace::each(Duration::from_millis(200)).terminate(Duration::from_millis(300));
 
 fn server() -> PoolOptions {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/http_async.py");

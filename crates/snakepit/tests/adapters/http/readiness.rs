@@ -61,8 +61,7 @@ async fn a_worker_is_ready_when_it_listens_on_the_socket_that_it_was_told_of_in_
         for words in [["--uds", "{socket}"], ["--port", "{port}"]] {
             let pool = pool(application(&words).ready(Readiness::Port));
             let builder = Snakepit::builder().pool(pool);
-            let pit =
-                Pit::build_with(builder, CustodyOptions { containment, ..CustodyOptions::default() }).await;
+            let pit = Pit::build_with(builder, CustodyOptions::default().containment(containment)).await;
             assert_eq!(look(&pit).await["method"].as_str(), Some("GET"), "{containment:?} {words:?}");
             pit.end().await;
         }

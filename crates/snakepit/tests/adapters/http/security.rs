@@ -35,8 +35,7 @@ async fn a_port_that_another_process_holds_receives_nothing() {
     let thief = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = thief.local_addr().expect("an address").port();
     let home = tempfile::tempdir().expect("a directory");
-    let custody =
-        snakepit::custody::CustodyOptions { state_dir: Some(home.path().to_owned()), ..Default::default() };
+    let custody = snakepit::custody::CustodyOptions::default().state_dir(home.path());
     let start = Snakepit::builder().pool(server(&["announces", &port.to_string()])).custody(custody).start();
     let told = chain(&soon("the start", start).await.expect_err("not its port"));
     assert!(told.contains("is not held by a process of this worker"), "{told}");

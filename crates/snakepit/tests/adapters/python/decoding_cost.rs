@@ -60,8 +60,7 @@ async fn decoding_progress_is_cheap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ready_frame_has_a_limit_of_its_own() {
     let home = tempfile::tempdir().expect("a directory");
-    let custody =
-        snakepit::custody::CustodyOptions { state_dir: Some(home.path().to_owned()), ..Default::default() };
+    let custody = snakepit::custody::CustodyOptions::default().state_dir(home.path());
     let before = resident();
     let start = snakepit::Snakepit::builder().pool(raw("ready_of_nils")).custody(custody).start();
     let error = soon("the start", start).await.expect_err("no worker");

@@ -147,11 +147,7 @@ async fn a_worker_that_stalls_within_a_frame_fails_the_call_at_its_deadline() {
     pit.end_now().await;
 }
 
-const SHORT: snakepit::pool::CancelGrace = snakepit::pool::CancelGrace {
-    ask: Duration::from_millis(50),
-    raise: Duration::from_millis(50),
-    terminate: Duration::from_millis(50),
-};
+const SHORT: snakepit::pool::CancelGrace = snakepit::pool::CancelGrace::each(Duration::from_millis(50));
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_to_unknown_calls_and_second_answers_are_dropped() {

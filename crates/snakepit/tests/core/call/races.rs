@@ -10,7 +10,7 @@ use crate::support::{self, Pit, jitter, lines, rounds, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_races_the_answer_in_a_thousand_rounds() {
-    let grace = CancelGrace { ask: Duration::ZERO, ..CancelGrace::default() };
+    let grace = CancelGrace::default().ask(Duration::ZERO);
     for (file, concurrency) in [("hostile.py", 1), ("threads.py", 4)] {
         let pit = Pit::start(worker(file).workers(2).concurrency(concurrency).cancel_grace(grace)).await;
         let (mut answered, mut cancelled) = (0, 0);

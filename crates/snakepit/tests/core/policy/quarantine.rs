@@ -129,7 +129,7 @@ async fn a_call_is_suspected_even_if_its_caller_has_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_the_pool_ended_makes_no_call_a_suspect() {
     let short = Duration::from_millis(20);
-    let grace = CancelGrace { ask: short, raise: short, terminate: short };
+    let grace = CancelGrace::each(short);
     let pit = Pit::start(pool("hostile.py").workers(1).cancel_grace(grace)).await;
     let pool = pit.pools()[0].clone();
     let path = pit.file("started");

@@ -13,7 +13,7 @@ type Outcome = Result<u32, CallError>;
 /// Returns what a worker makes of so many inputs in one frame.
 async fn outcomes(mode: &str, inputs: u32) -> Vec<Outcome> {
     let grace = Duration::from_millis(50);
-    let grace = CancelGrace { ask: grace, raise: grace, terminate: grace };
+    let grace = CancelGrace::each(grace);
     let pit = Pit::start(raw(mode).cancel_grace(grace)).await;
     let map = pit.map::<u32, _>("any", 0..inputs).chunk(inputs as usize).timeout(Duration::from_secs(3));
     let outcomes: Vec<_> = soon(mode, map.in_order().expect("a map").collect::<Vec<_>>()).await;

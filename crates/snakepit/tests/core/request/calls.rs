@@ -106,7 +106,7 @@ async fn each_worker_is_asked_for_its_health() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_other_tiers_serve_calls_show_stacks_and_leave_nothing() {
     for tier in support::possible([Containment::Namespace, Containment::Group]) {
-        let config = CustodyOptions { containment: tier, ..CustodyOptions::default() };
+        let config = CustodyOptions::default().containment(tier);
         let pit = Pit::build_with(Snakepit::builder().pool(worker("basic.py").workers(1)), config).await;
         let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await.expect("a sum");
         assert_eq!(sum, 3);

@@ -8,11 +8,7 @@ use snakepit::{PoolOptions, Value, args};
 use crate::support::{self, Pit, lines, runs, soon, until, worker};
 
 fn short(pool: PoolOptions) -> PoolOptions {
-    pool.cancel_grace(CancelGrace {
-        ask: Duration::from_millis(50),
-        raise: Duration::from_millis(300),
-        terminate: Duration::from_millis(300),
-    })
+    pool.cancel_grace(CancelGrace::each(Duration::from_millis(300)).ask(Duration::from_millis(50)))
 }
 
 /// Begins a call that writes `started`, waits for that, and drops the call.
@@ -29,7 +25,7 @@ fn pid(pit: &Pit) -> Option<u32> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stage_1_of_a_cancel_sets_a_flag_that_the_call_can_see() {
-    let patient = CancelGrace { ask: support::SOON, ..CancelGrace::default() };
+    let patient = CancelGrace::default().ask(support::SOON);
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(patient)).await;
     let before = pid(&pit);
     let path = pit.file("watchful");

@@ -12,7 +12,7 @@ use crate::support::{self, Pit, at_once, soon, until, worker};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_counted_outcomes_sum_up_to_the_calls_made() {
     let short = Duration::from_millis(50);
-    let grace = CancelGrace { ask: short, raise: short, terminate: short };
+    let grace = CancelGrace::each(short);
     let pool = worker("hostile.py")
         .workers(1)
         .restarts(at_once())

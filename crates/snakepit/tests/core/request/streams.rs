@@ -145,7 +145,7 @@ async fn a_stream_reader_may_make_calls_between_items() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_stream_frees_its_worker() {
-    let grace = CancelGrace { ask: Duration::from_millis(100), ..CancelGrace::default() };
+    let grace = CancelGrace::default().ask(Duration::from_millis(100));
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(grace)).await;
     for _ in 0..20 {
         let stream = pit.stream::<u32>("count", args! { n: 1_000_000 }).credit(4).open().expect("a stream");

@@ -7,11 +7,7 @@ use snakepit::{CallError, Value, args};
 
 use crate::support::{self, Pit, soon, worker};
 
-const SHORT: CancelGrace = CancelGrace {
-    ask: Duration::from_millis(20),
-    raise: Duration::from_millis(200),
-    terminate: Duration::from_millis(200),
-};
+const SHORT: CancelGrace = CancelGrace::each(Duration::from_millis(200)).ask(Duration::from_millis(20));
 
 async fn stack_of(pit: &Pit, command: &str, args: impl serde::Serialize) -> String {
     let began = Instant::now();

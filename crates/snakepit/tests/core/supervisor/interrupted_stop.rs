@@ -17,7 +17,7 @@ type Outcomes = Vec<(String, Result<String, CallError>)>;
 
 /// Starts a worker that only KILL ends, and to which short calls are sent ahead.
 async fn deaf_worker() -> Pit {
-    let grace = CancelGrace { terminate: TERM_GRACE, ..CancelGrace::default() };
+    let grace = CancelGrace::default().terminate(TERM_GRACE);
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(grace)).await;
     let _: Value = soon("deafness", pit.call("ignore_term", args! {})).await.expect("deaf");
     learn_that_they_are_short(&pit, &pit.file("warm")).await;

@@ -84,7 +84,7 @@ impl Kind {
             .first_pause(Duration::from_millis(1))
             .longest_pause(Duration::from_millis(5));
         // Only a worker that is stopped permanently fails to give up a call in this time, and none is.
-        let grace = CancelGrace { ask: Duration::from_secs(5), raise: SOON, ..CancelGrace::default() };
+        let grace = CancelGrace::default().ask(Duration::from_secs(5)).raise(SOON);
         pool.workers(2).restarts(restarts).cancel_grace(grace).queue_timeout(SOON)
     }
 

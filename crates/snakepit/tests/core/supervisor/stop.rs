@@ -45,7 +45,7 @@ async fn a_stop_gives_back_what_waits_and_lets_what_runs_finish() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_with_a_worker_that_ignores_it_is_bounded_and_fails_its_call() {
-    let custody = CustodyOptions { cleanup_on_stop_timeout_ms: 300, ..CustodyOptions::default() };
+    let custody = CustodyOptions::default().cleanup_on_stop_timeout_ms(300);
     let builder = Snakepit::builder().pool(worker("hostile.py").workers(1));
     let pit = Pit::build_with(builder, custody).await;
     let path = pit.file("stubborn");

@@ -304,7 +304,7 @@ async fn a_tool_ends_with_the_call_that_asked_it() {
         }
     }
     let (begun, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let grace = CancelGrace { ask: Duration::from_millis(50), ..CancelGrace::default() };
+    let grace = CancelGrace::default().ask(Duration::from_millis(50));
     for (file, concurrency) in [("tools.py", 1), ("tools.py", 2), ("asynchronous.py", 2)] {
         let (tool_begun, tool_dropped) = (Arc::clone(&begun), Arc::clone(&dropped));
         let pool = worker(file).workers(1).concurrency(concurrency).cancel_grace(grace);

@@ -45,7 +45,7 @@ fn with_tools(pool: PoolOptions) -> (Builder, Seen) {
     let seen = Seen::default();
     let (slow, items, large) = (seen.clone(), Arc::clone(&seen.made), Arc::clone(&seen.made));
     let grace = Duration::from_millis(50);
-    let pool = pool.cancel_grace(CancelGrace { ask: grace, raise: grace, terminate: grace });
+    let pool = pool.cancel_grace(CancelGrace::each(grace));
     let builder = Snakepit::builder()
         .pool(pool)
         .tool("quick", |_: Value, _| async move { Ok::<_, Infallible>("quick") })

@@ -10,11 +10,9 @@ use snakepit::{CallError, PoolOptions, Value, args};
 use crate::support::{self, Pit, heard, lines, soon, until, worker};
 
 fn impatient(pool: PoolOptions) -> PoolOptions {
-    let grace = CancelGrace {
-        ask: Duration::from_millis(100),
-        raise: Duration::from_millis(200),
-        terminate: Duration::from_millis(300),
-    };
+    let grace = CancelGrace::each(Duration::from_millis(300))
+        .ask(Duration::from_millis(100))
+        .raise(Duration::from_millis(200));
     pool.workers(1).concurrency(4).cancel_grace(grace)
 }
 

@@ -7,11 +7,7 @@ use snakepit::{CallError, Value, args};
 
 use crate::support::{Pit, lines, soon, until, worker};
 
-const SHORT: CancelGrace = CancelGrace {
-    ask: Duration::from_millis(20),
-    raise: Duration::from_millis(200),
-    terminate: Duration::from_millis(200),
-};
+const SHORT: CancelGrace = CancelGrace::each(Duration::from_millis(200)).ask(Duration::from_millis(20));
 
 async fn start() -> Pit {
     Pit::start(worker("loud.py").workers(1).cancel_grace(SHORT)).await

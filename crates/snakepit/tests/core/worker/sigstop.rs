@@ -167,7 +167,7 @@ async fn a_deadline_at_a_stopped_worker_is_kept_and_the_error_says_that_it_is_st
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_continues_a_stopped_worker_so_that_it_can_exit() {
-    let custody = CustodyOptions { cleanup_on_stop_timeout_ms: 60_000, ..CustodyOptions::default() };
+    let custody = CustodyOptions::default().cleanup_on_stop_timeout_ms(60_000);
     let pit = Pit::build_with(Snakepit::builder().pool(worker("hostile.py").workers(1)), custody).await;
     let pool = pit.pools()[0].clone();
     signal(pids(&pool)[0], Signal::STOP);

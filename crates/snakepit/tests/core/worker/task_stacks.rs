@@ -8,11 +8,7 @@ use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{self, Pit, lines, soon, until, worker};
 
-const SHORT: CancelGrace = CancelGrace {
-    ask: Duration::from_millis(20),
-    raise: Duration::from_millis(200),
-    terminate: Duration::from_millis(200),
-};
+const SHORT: CancelGrace = CancelGrace::each(Duration::from_millis(200)).ask(Duration::from_millis(20));
 const TIME: Duration = Duration::from_millis(500);
 
 fn pool() -> PoolOptions {

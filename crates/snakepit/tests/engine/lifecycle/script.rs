@@ -119,7 +119,7 @@ const ALL_STEPS: [&str; 4] = ["start", "stop", "cleanup", "exit"];
 fn precedence_1_the_option_exit_mode_as_provided() {
     for mode in ["none", "stop", "halt", "auto"] {
         let environment = [("SNAKEPIT_SCRIPT_EXIT", "halt"), ("SNAKEPIT_SCRIPT_HALT", "1")];
-        let ended = script_with(&["--exit-mode", mode, "--halt", "true"], &environment);
+        let ended = script_with(&["--exit-mode", mode], &environment);
         assert_eq!(ended.selected(), ("exit_mode".into(), mode.into()));
         assert_eq!(ended.status(), 0);
     }
@@ -153,20 +153,7 @@ fn an_invalid_stop_mode_fails_before_anything_is_started() {
 }
 
 #[test]
-fn precedence_2_halt_true_is_halt() {
-    let ended = script_with(&["--halt", "true"], &[("SNAKEPIT_SCRIPT_EXIT", "none")]);
-    assert_eq!(ended.selected(), ("halt".into(), "halt".into()));
-}
-
-#[test]
-fn precedence_2_halt_false_continues() {
-    let ended = script_with(&["--halt", "false"], &[("SNAKEPIT_SCRIPT_EXIT", "stop")]);
-    assert_eq!(ended.selected(), ("SNAKEPIT_SCRIPT_EXIT".into(), "stop".into()));
-    assert_eq!(script(&["--halt", "false"]).selected(), ("default".into(), "none".into()));
-}
-
-#[test]
-fn precedence_3_the_variable_is_parsed() {
+fn precedence_2_the_variable_is_parsed() {
     for (value, mode) in [(" Stop\t", "stop"), ("HALT", "halt"), ("none", "none"), ("auto ", "auto")] {
         let environment = [("SNAKEPIT_SCRIPT_EXIT", value), ("SNAKEPIT_SCRIPT_HALT", "1")];
         let ended = script_with(&[], &environment);
@@ -175,7 +162,7 @@ fn precedence_3_the_variable_is_parsed() {
 }
 
 #[test]
-fn precedence_3_empty_and_invalid_values_are_unset() {
+fn precedence_2_empty_and_invalid_values_are_unset() {
     for value in ["", "  ", "quit"] {
         let ended = script_with(&[], &[("SNAKEPIT_SCRIPT_EXIT", value)]);
         assert_eq!(ended.selected(), ("default".into(), "none".into()), "{value:?}");
@@ -184,7 +171,7 @@ fn precedence_3_empty_and_invalid_values_are_unset() {
 }
 
 #[test]
-fn precedence_4_the_old_variable_is_halt_if_it_is_truthy() {
+fn precedence_3_the_old_variable_is_halt_if_it_is_truthy() {
     for value in ["1", "true", "YES", " y ", "on"] {
         let ended = script_with(&["--fail"], &[("SNAKEPIT_SCRIPT_HALT", value)]);
         assert_eq!(ended.selected(), ("SNAKEPIT_SCRIPT_HALT".into(), "halt".into()), "{value:?}");
@@ -197,7 +184,7 @@ fn precedence_4_the_old_variable_is_halt_if_it_is_truthy() {
 }
 
 #[test]
-fn precedence_5_the_default_is_none() {
+fn precedence_4_the_default_is_none() {
     assert_eq!(script(&[]).selected(), ("default".into(), "none".into()));
 }
 

@@ -15,11 +15,11 @@ use crate::support::{Pit, lines, pids, python, runs, runs_in, soon, until, worke
 const SLACK: Duration = Duration::from_millis(700);
 
 fn key(millis: u64) -> CustodyOptions {
-    CustodyOptions { cleanup_on_stop_timeout_ms: millis, ..CustodyOptions::default() }
+    CustodyOptions::default().cleanup_on_stop_timeout_ms(millis)
 }
 
 fn without_cleanup() -> CustodyOptions {
-    CustodyOptions { cleanup_on_stop: false, cleanup_on_stop_timeout_ms: 20_000, ..CustodyOptions::default() }
+    CustodyOptions::default().without_cleanup_on_stop().cleanup_on_stop_timeout_ms(20_000)
 }
 
 /// Returns workers that ignore TERM and never return from their stop hook.
@@ -332,7 +332,7 @@ fn a_runtime_that_is_dropped_and_one_of_a_single_thread_use_the_configured_time(
 async fn a_script_uses_the_configured_time() {
     let home = tempfile::tempdir().expect("a directory");
     for (custody, takes) in [(key(400), Some(400)), (without_cleanup(), None)] {
-        let custody = CustodyOptions { state_dir: Some(home.path().to_owned()), ..custody };
+        let custody = custody.state_dir(home.path());
         let builder = Snakepit::builder().pool(deaf(2)).custody(custody);
         let script =
             snakepit::script(builder).without_signals().run(async |_| Ok::<_, CallError>(Instant::now()));
@@ -349,7 +349,7 @@ async fn a_script_uses_the_configured_time() {
 async fn process_group_kill_affects_only_term() {
     for group in [true, false] {
         let (_home, path) = notebook();
-        let custody = CustodyOptions { process_group_kill: group, ..key(1000) };
+        let custody = if group { key(1000) } else { key(1000).without_process_group_kill() };
         let pit = start([deaf(1)], custody).await;
         let child: u32 = pit.call("child", args! { path: path.as_str() }).await.expect("a child");
         assert!(runs(child));

@@ -75,7 +75,7 @@ pub(crate) async fn a_broken_worker_is_terminated_once(subject: &dyn Subject) ->
 
 pub(crate) async fn a_stubborn_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
     let short = Duration::from_millis(100);
-    let grace = CancelGrace { ask: short, raise: short, terminate: short };
+    let grace = CancelGrace::each(short);
     let engine = TestEngine::with(subject, |pool| pool.cancel_grace(grace)).await;
     let wait = engine.begin_wait("wait").await;
     engine.recording.deaf.store(true, Ordering::SeqCst);
