@@ -46,7 +46,7 @@ struct LoopRunArgs {
     /// Read this configuration instead of ./snakepit.toml.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Create missing mailboxes, even if their files hold mailboxes with similar names.
+    /// Create mailboxes, and their files, that are missing.
     #[arg(long)]
     create: bool,
     /// Answer /livez, /readyz and /startupz at this address, such as 127.0.0.1:8080; 0.0.0.0:8080 for Kubernetes.
@@ -91,7 +91,10 @@ pub(crate) fn run(args: &LoopArgs) -> Result<u8, CliFailure> {
     if !args.create {
         for one in &loops {
             one.check_mailbox().map_err(|error| {
-                CliFailure::usage_of(&error).hint("create it with --create if it is a new one")
+                CliFailure::usage_of(&error).hint(format!(
+                    "if it is a new one, create it with --create, or with `create = true` in [loop.{}]",
+                    one.name()
+                ))
             })?;
         }
     }

@@ -153,7 +153,7 @@ fn a_service_that_is_stopped_in_the_middle_and_started_again_answers_each_messag
     assert!(answered < 100, "it was to be stopped in the middle");
     assert_eq!((answered + left.visible, left.in_flight, left.dead), (100, 0, 0), "{left:?}");
 
-    let second = service.start(&[]);
+    let second = service.start(&["--create"]);
     until_visible(&replies, 100);
     second.signal(Signal::TERM);
     second.finish().assert_status(0);
@@ -301,7 +301,7 @@ fn the_lease_of_a_killed_service_lasts_as_long_as_its_visibility_timeout() {
 #[test]
 fn a_wait_out_of_range_is_refused_with_the_range() {
     let service = Service::new(&CONFIG.replace("\"5s\"", "\"21s\""));
-    let done = finish(&mut service.command(&["naps"]));
+    let done = finish(&mut service.command(&["naps", "--create"]));
     assert!(!done.status.success(), "{done:?}");
     assert!(done.stderr.contains("wait") && done.stderr.contains("0s to 20s"), "{done:?}");
     service.scene.assert_clean();
@@ -323,10 +323,35 @@ fn a_misspelt_name_fails_the_start_and_the_error_suggests_the_nearest_name() {
         ("shutdown_timeout", "shutdown_tiemout", "did you mean `shutdown_timeout`?"),
     ] {
         let service = Service::new(&CONFIG.replace(right, wrong));
-        let told = service.refused(&[]);
+        let told = service.refused(&["--create"]);
         assert!(told.contains(said), "{said:?} is not in {told:?}");
         service.scene.assert_clean();
     }
+}
+
+#[test]
+fn a_mailbox_that_is_missing_is_refused_unless_it_is_to_be_created() {
+    let service = Service::new(CONFIG);
+    let file = service.dir.path().join("mail.db");
+    let told = service.refused(&["doubles"]);
+    assert!(told.contains(&format!("there is no mailbox file {}", file.display())), "{told}");
+    assert!(told.contains("--create") && told.contains("`create = true` in [loop.doubles]"), "{told}");
+    assert!(!file.exists(), "nothing was made");
+
+    drop(service.mailbox("elsewhere"));
+    let told = service.refused(&["doubles"]);
+    assert!(told.contains(&format!("there is no mailbox numbers in {}", file.display())), "{told}");
+
+    let create = CONFIG.replace("command = \"double\"", "command = \"double\"\ncreate = true");
+    let service = Service::new(&create);
+    let running = service.start(&["doubles"]);
+    running.signal(Signal::INT);
+    running.finish().assert_status(0);
+    assert!(service.dir.path().join("mail.db").exists());
+}
+
+#[test]
+fn a_misspelt_mailbox_is_refused_with_the_nearest_name() {
     let misspelt = Service::new(&CONFIG.replace("#numbers", "#numbres"));
     drop(misspelt.mailbox("numbers"));
     let told = misspelt.refused(&["doubles"]);
@@ -367,7 +392,7 @@ fn probes_are_answered_where_the_configuration_says_and_lines_may_be_json() {
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
     let service = Service::new(&CONFIG.replace("[service]", &format!("[service]\nhealth = {port}")));
-    let mut running = Running::start(&mut service.command(&["--json", "--every", "50ms"]));
+    let mut running = Running::start(&mut service.command(&["--create", "--json", "--every", "50ms"]));
     let line = running.expect_line("\"runs\"");
     let told: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     assert_eq!(
@@ -389,7 +414,10 @@ fn a_terminal_gets_a_table_that_is_shown_anew() {
     let mut pty = Pty::bash(&service.scene);
     let (program, state) = (env!("CARGO_BIN_EXE_snakepit"), service.scene.state_dir().display());
     let config = service.dir.path().join("snakepit.toml");
-    pty.type_line(&format!("{program} loop run --every 100ms --state-dir {state} -c {}", config.display()));
+    pty.type_line(&format!(
+        "{program} loop run --create --every 100ms --state-dir {state} -c {}",
+        config.display()
+    ));
     pty.expect("LOOP");
     pty.expect("math.double");
     pty.expect("HANDLED");

@@ -351,7 +351,7 @@ fn the_size_of_the_file_is_said_and_compacting_makes_it_small() {
 #[test]
 fn a_mailbox_that_is_missing_is_said_to_be_and_is_not_made() {
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
-    let reading: [(&str, &[&str]); 13] = [
+    let reading: [(&str, &[&str]); 19] = [
         ("count", &[]),
         ("peek", &[]),
         ("show", &[id]),
@@ -365,6 +365,12 @@ fn a_mailbox_that_is_missing_is_said_to_be_and_is_not_made() {
         ("ack", &["1.1"]),
         ("nack", &["1.1"]),
         ("release", &["1.1"]),
+        ("extend", &["1.1", "1m"]),
+        ("pause", &[]),
+        ("resume", &[]),
+        ("backup", &["copy.db"]),
+        ("compact", &[]),
+        ("recover", &[]),
     ];
     let mail = MailboxFile::new();
     let path = mail.dir.path().join("mail.db");

@@ -22,6 +22,8 @@ pub struct LoopConfig {
     pub file: PathBuf,
     /// The name of the mailbox in that file.
     pub queue: String,
+    /// Whether a missing mailbox is created. Otherwise [`LoopConfig::check_mailbox`] rejects it.
+    pub create: bool,
     /// The options for handling its messages.
     pub options: PoolLoopOptions,
 }
@@ -32,30 +34,35 @@ impl LoopConfig {
         self.options.name.as_deref().unwrap_or(&self.options.command)
     }
 
-    /// Rejects a mailbox that is not in its file if the file has another one with a similar name, since the name is
-    /// most likely misspelt.
+    /// Rejects a mailbox that is missing, unless it is to be created: its name, or that of its file, may be misspelt,
+    /// and a loop over a new mailbox would wait for messages that are sent elsewhere.
     pub fn check_mailbox(&self) -> Result<(), LoopError> {
+        if self.create {
+            return Ok(());
+        }
         let known = match SqliteOptions::new().existing().queue_names(&self.file) {
-            // `open` creates the file.
-            Err(MailboxError::Missing(_)) => return Ok(()),
+            Err(MailboxError::Missing(_)) => {
+                return Err(self.failed(format!("there is no mailbox file {}", self.file.display())));
+            }
             known => known.map_err(|error| self.cannot_open(&error))?,
         };
         if known.contains(&self.queue) {
             return Ok(());
         }
-        match nearest(&self.queue, known.iter().map(String::as_str)) {
-            None => Ok(()),
-            Some(nearest) => {
-                let (queue, file) = (&self.queue, self.file.display());
-                let reason = format!("there is no mailbox {queue} in {file}; did you mean `{nearest}`?");
-                Err(LoopError::Failed { name: self.name().to_owned(), reason })
-            }
-        }
+        let (queue, file) = (&self.queue, self.file.display());
+        let missing = format!("there is no mailbox {queue} in {file}");
+        Err(self.failed(match nearest(queue, known.iter().map(String::as_str)) {
+            Some(nearest) => format!("{missing}; did you mean `{nearest}`?"),
+            None => missing,
+        }))
+    }
+
+    fn failed(&self, reason: String) -> LoopError {
+        LoopError::Failed { name: self.name().to_owned(), reason }
     }
 
     fn cannot_open(&self, error: &MailboxError) -> LoopError {
-        let reason = format!("its mailbox cannot be opened: {error}");
-        LoopError::Failed { name: self.name().to_owned(), reason }
+        self.failed(format!("its mailbox cannot be opened: {error}"))
     }
 
     /// Opens the mailbox, and creates it if it is missing. Returns the loop, to be run alone or in a group.
@@ -70,6 +77,7 @@ impl LoopConfig {
 #[derive(Clone, Default)]
 pub(super) struct LoopTable {
     mailbox: Option<MailboxAddress>,
+    create: bool,
     pub(super) options: PoolLoopOptions,
 }
 
@@ -78,6 +86,9 @@ settings! {
         /// The mailbox with the messages: a file, followed by # and a name if the file contains several mailboxes.
         /// Example: `mailbox = "sqlite:mail.db#requests"`.
         mailbox: Option<MailboxAddress>,
+        /// Whether the mailbox, and its file, is created if it is missing. Otherwise `snakepit loop run` refuses to start:
+        /// the name may be misspelt.
+        create: bool,
     }
     parts { options: PoolLoopOptions }
 }
@@ -98,7 +109,7 @@ impl LoopTable {
         let MailboxAddress { file, queue } = self.mailbox.unwrap_or_default();
         let mut options = self.options;
         options.name = Some(name);
-        LoopConfig { file: dir.join(file), queue, options }
+        LoopConfig { file: dir.join(file), queue, create: self.create, options }
     }
 }
 
