@@ -15,7 +15,7 @@ pub const MAX_WAIT: Duration = Duration::from_secs(20);
 pub const MAX_DELAY: Duration = Duration::from_hours(366 * 24);
 /// How long a dedup key is remembered by default.
 pub(crate) const DEDUP_WINDOW: Duration = Duration::from_mins(5);
-/// The maximum length of a group's name, in bytes.
+/// The maximum length of the name of a group or a rate key, in bytes.
 pub const MAX_GROUP: usize = 256;
 
 /// The attribute that marks a reply as an error. Its value is the error's name.
@@ -37,6 +37,8 @@ pub struct SendOptions {
     pub dedup_for: Option<Duration>,
     /// The group. Messages of one group are delivered one at a time, in the order of their sends.
     pub group: Option<String>,
+    /// The key whose rate limit the message counts for. `None`: the group, if the message is in one.
+    pub rate_key: Option<String>,
     /// Additional attributes of the message.
     pub attributes: BTreeMap<String, String>,
     /// The time after which the message becomes a dead letter. A leased message can still be acknowledged after this
@@ -95,6 +97,15 @@ impl SendOptions {
         self
     }
 
+    /// Makes the message count for the rate limit of this key ([`SettingsChange::group_rate_limit`]), instead of that
+    /// of its group. Unlike the messages of a group, messages with the same rate key are delivered side by side.
+    ///
+    /// [`SettingsChange::group_rate_limit`]: super::SettingsChange::group_rate_limit
+    pub fn rate_key(mut self, key: impl Into<String>) -> Self {
+        self.rate_key = Some(key.into());
+        self
+    }
+
     /// Returns how long a backend must remember the dedup key.
     pub fn dedup_window(&self) -> Duration {
         self.dedup_for.unwrap_or(DEDUP_WINDOW)
@@ -102,11 +113,7 @@ impl SendOptions {
 
     fn check_group(&self) -> Result<(), MailboxError> {
         let Some(group) = &self.group else { return Ok(()) };
-        if group.is_empty() || group.len() > MAX_GROUP {
-            let (value, range) =
-                (format!("{} bytes long", group.len()), format!("1 to {MAX_GROUP} bytes long"));
-            return Err(MailboxError::out_of_range("group", value, range));
-        }
+        check_name("group", group)?;
         if !self.delay.is_zero() {
             let range = "0s for a message of a group: a delay would hold up those behind it";
             return Err(MailboxError::out_of_range("delay", format!("{:?}", self.delay), range));
@@ -159,6 +166,9 @@ impl SendOptions {
     pub fn check(&self) -> Result<(), MailboxError> {
         within("delay", self.delay, MAX_DELAY)?;
         self.check_group()?;
+        if let Some(key) = &self.rate_key {
+            check_name("rate_key", key)?;
+        }
         if let Some(time) = self.dedup_for {
             positive("dedup_for", time, MAX_DELAY)?;
         }
@@ -292,6 +302,14 @@ pub(super) fn positive(option: &'static str, value: Duration, most: Duration) ->
         format!("{value:?}"),
         format!("more than nothing, up to {most:?}"),
     ))
+}
+
+fn check_name(option: &'static str, name: &str) -> Result<(), MailboxError> {
+    if (1..=MAX_GROUP).contains(&name.len()) {
+        return Ok(());
+    }
+    let range = format!("1 to {MAX_GROUP} bytes long");
+    Err(MailboxError::out_of_range(option, format!("{} bytes long", name.len()), range))
 }
 
 /// Checks the length of a wait. Every operation that waits calls this.

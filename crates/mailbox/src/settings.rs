@@ -16,7 +16,7 @@ pub struct QueueSettings {
     pub paused: bool,
     /// The limit on deliveries.
     pub rate_limit: Option<RateLimit>,
-    /// The limit on deliveries per group.
+    /// The limit on deliveries per rate key, or per group for messages without a rate key.
     pub group_rate_limit: Option<RateLimit>,
 }
 
@@ -50,6 +50,17 @@ impl RateLimit {
         match RatePeriod::current(period, now, per) {
             Some(period) => (self.messages.saturating_sub(period.used), period.began.saturating_add(per)),
             None => (self.messages, now.saturating_add(per)),
+        }
+    }
+
+    /// Returns the place of a message for which its key has no room before `until`: the period that begins then or
+    /// later, with the places of it that are taken. `last` is the last place that was given out. Each place is given out
+    /// once, so a long backlog of one key is not examined again in each period.
+    pub fn reserve(&self, last: Option<RatePeriod>, until: u64, per: u64) -> RatePeriod {
+        match last.filter(|last| last.began >= until) {
+            Some(RatePeriod { began, used }) if used < self.messages => RatePeriod { began, used: used + 1 },
+            Some(RatePeriod { began, .. }) => RatePeriod { began: began.saturating_add(per), used: 1 },
+            None => RatePeriod { began: until, used: 1 },
         }
     }
 }
@@ -146,7 +157,7 @@ pub struct SettingsChange {
     pub paused: Option<bool>,
     /// The limit on deliveries. `Some(None)` removes the limit.
     pub rate_limit: Option<Option<RateLimit>>,
-    /// The limit on deliveries per group. `Some(None)` removes the limit.
+    /// The limit on deliveries per rate key and group. `Some(None)` removes the limit.
     pub group_rate_limit: Option<Option<RateLimit>>,
 }
 
@@ -188,13 +199,14 @@ impl SettingsChange {
         self
     }
 
-    /// Limits the deliveries of each group to this many messages per period. Messages without a group are not limited.
+    /// Limits the deliveries of each [rate key](super::SendOptions::rate_key), and of each group, to this many messages
+    /// per period. Messages with neither are not limited.
     pub fn group_rate_limit(mut self, messages: u32, per: Duration) -> Self {
         self.group_rate_limit = Some(Some(RateLimit { messages, per }));
         self
     }
 
-    /// Removes the limit on deliveries per group.
+    /// Removes the limit on deliveries per rate key and group.
     pub fn no_group_rate_limit(mut self) -> Self {
         self.group_rate_limit = Some(None);
         self

@@ -47,6 +47,7 @@ pub(super) struct MessageJson<'a> {
     in_reply_to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<&'a str>,
+    rate_key: Option<&'a str>,
     /// The state of a message that was looked up by its id.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     place: Option<&'a MessageState>,
@@ -114,6 +115,7 @@ impl<'a> From<&'a Message> for MessageJson<'a> {
             trace: message.trace.as_deref(),
             in_reply_to: message.in_reply_to.map(|id| id.to_string()),
             group: message.group.as_deref(),
+            rate_key: message.rate_key.as_deref(),
             place: None,
             last_error: message.last_error(),
             attempts: message.attempts.iter().map(AttemptJson::from).collect(),

@@ -93,7 +93,7 @@ enum MailboxCommand {
         /// Deliver at most N messages in each period, such as 100/1m; none removes the limit.
         #[arg(long, value_name = "N/DURATION", value_parser = rate)]
         rate: Option<OptionalRate>,
-        /// Deliver at most N messages of each group in each period.
+        /// Deliver at most N messages of each rate key, and of each group, in each period.
         #[arg(long, value_name = "N/DURATION", value_parser = rate)]
         group_rate: Option<OptionalRate>,
     },
@@ -181,6 +181,9 @@ struct SendArgs {
     /// Deliver messages of this group one at a time, in order.
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
+    /// Count the message for the rate limit of this key instead of that of its group.
+    #[arg(long, value_name = "NAME")]
+    rate_key: Option<String>,
     /// Make the message a dead letter if nobody receives it within this time.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     ttl: Option<Duration>,
@@ -355,6 +358,7 @@ async fn send(args: SendArgs) -> Result<String, CliFailure> {
     options.dedup_key = args.dedup;
     options.dedup_for = args.dedup_for;
     options.group = args.group;
+    options.rate_key = args.rate_key;
     options.time_to_live = args.ttl;
     options.keep_result = args.keep_result;
     options.attributes.extend(args.attribute);

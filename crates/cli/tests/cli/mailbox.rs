@@ -331,6 +331,20 @@ fn groups_and_rates_are_set_from_a_shell() {
 }
 
 #[test]
+fn a_rate_key_is_limited_without_an_order() {
+    let mailbox = MailboxFile::new();
+    for body in ["1", "2", "3"] {
+        mailbox.ok("send", &[body, "--rate-key", "customer-7"]);
+    }
+    mailbox.ok("settings", &["--group-rate", "2/1h"]);
+    let received = mailbox.lines("receive", &["--max", "10"]);
+    assert_eq!((received.len(), &received[0]["rate_key"]), (2, &Value::from("customer-7")));
+    assert_eq!(mailbox.ok("receive", &[]), "");
+    mailbox.ok("settings", &["--group-rate", "none"]);
+    assert_eq!(mailbox.lines("receive", &[])[0]["body"], "3");
+}
+
+#[test]
 fn the_size_of_the_file_is_said_and_compacting_makes_it_small() {
     let mailbox = MailboxFile::new();
     let body = "x".repeat(100_000);

@@ -28,7 +28,8 @@ fn rare_options(options: &mut SendOptions) -> Option<Box<SendOptions>> {
         && options.trace.is_none()
         && options.in_reply_to.is_none()
         && options.keep_result.is_none()
-        && options.group.is_none();
+        && options.group.is_none()
+        && options.rate_key.is_none();
     (!is_plain).then(|| Box::new(std::mem::take(options)))
 }
 
@@ -41,6 +42,12 @@ impl QueuedMessage {
 
     pub(crate) fn group(&self) -> Option<&str> {
         self.rare.as_ref()?.group.as_deref()
+    }
+
+    /// Returns the key whose rate limit the message counts for.
+    pub(crate) fn rate_key(&self) -> Option<&str> {
+        let rare = self.rare.as_ref()?;
+        rare.rate_key.as_deref().or(rare.group.as_deref())
     }
 
     pub(crate) fn reply_to(&self) -> Option<&str> {
@@ -83,6 +90,7 @@ impl QueuedMessage {
             in_reply_to: rare.and_then(|rare| rare.in_reply_to),
             keep_result: rare.and_then(|rare| rare.keep_result),
             group: rare.and_then(|rare| rare.group.clone()),
+            rate_key: rare.and_then(|rare| rare.rate_key.clone()),
             max_deliveries: limit,
             attempts: self.attempts.clone(),
             mailbox: Arc::clone(mailbox),

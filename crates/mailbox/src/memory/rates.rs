@@ -1,4 +1,4 @@
-//! The use of the rate limits, of the whole mailbox and of each group.
+//! The use of the rate limits, of the whole mailbox and of each key.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,37 @@ use super::store::after;
 use crate::RateLimit;
 use crate::backend::RatePeriod;
 
-/// The number of groups below which removing ended periods is not worthwhile.
+/// The number of keys below which removing ended periods is not worthwhile.
 const FEW: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct RateUsage {
     whole: Option<RatePeriod>,
-    groups: HashMap<String, RatePeriod>,
-    /// The number of groups after the last clean-up.
+    keys: HashMap<String, KeyUsage>,
+    /// The number of keys after the last clean-up.
     kept: usize,
+}
+
+#[derive(Clone, Copy, Default)]
+struct KeyUsage {
+    period: Option<RatePeriod>,
+    /// The last place that was given out in a later period.
+    reserved: Option<RatePeriod>,
+}
+
+impl KeyUsage {
+    fn matters(&self, now: u64, per: u64) -> bool {
+        let ends_later = |period: &RatePeriod| now < period.began.saturating_add(per);
+        self.period.as_ref().is_some_and(ends_later) || self.reserved.as_ref().is_some_and(ends_later)
+    }
+}
+
+/// Whether a message waits for its key the first time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RateWait {
+    First,
+    /// Its place has come, but the period that it was given a place in has begun late.
+    Again,
 }
 
 impl RateUsage {
@@ -27,18 +49,35 @@ impl RateUsage {
         self.whole = Some(RatePeriod::spend(self.whole, now, after(0, rate.per), messages));
     }
 
-    /// Counts one delivery of a group. If the limit is reached, returns when the group may have its next delivery.
-    pub(crate) fn spend_of_group(&mut self, group: &str, rate: &RateLimit, now: u64) -> Option<u64> {
+    /// Counts one delivery of a key. If the limit is reached, returns when the message may be delivered.
+    pub(crate) fn spend_of_key(
+        &mut self,
+        key: &str,
+        rate: &RateLimit,
+        now: u64,
+        wait: RateWait,
+    ) -> Option<u64> {
         let per = after(0, rate.per);
-        let period = self.groups.get(group).copied();
-        if let (0, until) = rate.allowance(period, now, per) {
-            return Some(until);
+        let usage = self.keys.get(key).copied().unwrap_or_default();
+        if let (0, until) = rate.allowance(usage.period, now, per) {
+            if wait == RateWait::Again {
+                return Some(until);
+            }
+            let reserved = rate.reserve(usage.reserved, until, per);
+            self.keys.insert(key.to_owned(), KeyUsage { reserved: Some(reserved), ..usage });
+            return Some(reserved.began);
         }
-        self.groups.insert(group.to_owned(), RatePeriod::spend(period, now, per, 1));
-        if self.groups.len() > FEW.max(2 * self.kept) {
-            self.groups.retain(|_, period| now < period.began.saturating_add(per));
-            self.kept = self.groups.len();
+        let period = Some(RatePeriod::spend(usage.period, now, per, 1));
+        self.keys.insert(key.to_owned(), KeyUsage { period, ..usage });
+        if self.keys.len() > FEW.max(2 * self.kept) {
+            self.keys.retain(|_, usage| usage.matters(now, per));
+            self.kept = self.keys.len();
         }
         None
+    }
+
+    /// Forgets the places in later periods.
+    pub(crate) fn forget_reservations(&mut self) {
+        self.keys.values_mut().for_each(|usage| usage.reserved = None);
     }
 }

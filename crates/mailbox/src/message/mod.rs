@@ -95,6 +95,8 @@ pub struct Message {
     pub in_reply_to: Option<MessageId>,
     /// The group that the message was sent in.
     pub group: Option<String>,
+    /// The key whose rate limit it counts for, if it was sent with one.
+    pub rate_key: Option<String>,
     /// How long the reply to this message is kept.
     pub keep_result: Option<Duration>,
     /// The delivery limit of the mailbox: the message is given up after this many deliveries.
@@ -131,6 +133,7 @@ impl Message {
             trace: None,
             in_reply_to: None,
             group: None,
+            rate_key: None,
             keep_result: None,
             max_deliveries: DEFAULT_MAX_DELIVERIES,
             attempts: Vec::new(),

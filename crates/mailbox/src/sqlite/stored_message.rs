@@ -29,6 +29,9 @@ pub(crate) struct StoredMessage {
     in_reply_to: Option<MessageId>,
     keep_result: Option<Micros>,
     pub(crate) group: Option<String>,
+    pub(crate) rate_key: Option<String>,
+    /// Whether its key had used up its rate when a receiver came, since the last lease.
+    pub(crate) waits_for_rate: bool,
     /// Not a column: the reader fills it in, and the attempts.
     pub(crate) limit: u32,
     pub(crate) attempts: Vec<Attempt>,
@@ -37,9 +40,9 @@ pub(crate) struct StoredMessage {
 impl StoredMessage {
     /// What [`StoredMessage::read`] takes, in this order.
     pub(crate) const COLUMNS: &str = "number, lease, deliveries, id, priority, sent, reply_to, trace, attributes, large, body, \
-                                      in_reply_to, keep_result, group_key";
+                                      in_reply_to, keep_result, group_key, rate_key, waits_for_rate";
     /// The number of [`StoredMessage::COLUMNS`].
-    pub(crate) const WIDTH: usize = 14;
+    pub(crate) const WIDTH: usize = 16;
 
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
@@ -57,6 +60,8 @@ impl StoredMessage {
             in_reply_to: row.get::<_, Option<[u8; 16]>>(11)?.map(id),
             keep_result: row.get(12)?,
             group: row.get(13)?,
+            rate_key: row.get(14)?,
+            waits_for_rate: row.get::<_, Option<bool>>(15)?.unwrap_or_default(),
             limit: 0,
             attempts: Vec::new(),
         })
@@ -76,6 +81,7 @@ impl StoredMessage {
             in_reply_to: self.in_reply_to,
             keep_result: self.keep_result.map(time),
             group: self.group,
+            rate_key: self.rate_key,
             max_deliveries: self.limit,
             attempts: self.attempts,
             mailbox: Arc::clone(mailbox),

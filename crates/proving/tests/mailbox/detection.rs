@@ -166,6 +166,7 @@ caught_by_the_suite! {
     the_suite_catches_groups_that_are_ignored: IgnoresGroups, messages_of_a_group_come_one_at_a_time_and_in_order;
     the_suite_catches_a_rate_that_is_ignored: IgnoresTheRate, a_rate_holds_for_the_whole_mailbox;
     the_suite_catches_a_rate_of_groups_that_is_ignored: IgnoresTheGroupRate, a_rate_holds_for_each_group;
+    the_suite_catches_rate_keys_that_are_ignored: IgnoresRateKeys, a_rate_holds_for_each_key_and_other_keys_go_on;
     the_suite_catches_messages_of_a_paused_mailbox: GivesWhilePaused, a_paused_mailbox_takes_messages_and_gives_none;
     the_suite_catches_a_pause_that_is_forgotten: ForgetsThePauseAtReopening, a_pause_outlives_its_process;
     the_suite_catches_dedup_keys_that_are_forgotten_early: ForgetsDedupKeysEarly, a_dedup_key_is_remembered_for_as_long_as_asked;

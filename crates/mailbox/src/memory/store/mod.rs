@@ -19,7 +19,7 @@ use super::expiring_map::ExpiringMap;
 use super::groups::MessageGroups;
 use super::priorities::PriorityQueue;
 use super::queued_message::QueuedMessage;
-use super::rates::RateUsage;
+use super::rates::{RateUsage, RateWait};
 use super::timers::{Timer, Timers};
 use crate::LeaseChange;
 use crate::backend::Throttle;
@@ -100,6 +100,8 @@ struct LiveMessage {
     expires: u64,
     /// The start of the last lease, by the mailbox's clock and by the wall clock.
     leased: (u64, SystemTime),
+    /// Whether its key had used up its rate when a receiver came, since the last lease.
+    waits_for_rate: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -224,7 +226,8 @@ impl Store {
         let is_first = message.group().is_none_or(|group| self.groups.join(group, sequence, slot));
         let leased = (now, SystemTime::UNIX_EPOCH);
         let state = LiveState::Visible;
-        let live = LiveMessage { message, sequence, term: sequence, state, due: NEVER, expires, leased };
+        let (term, due, waits_for_rate) = (sequence, NEVER, false);
+        let live = LiveMessage { message, sequence, term, state, due, expires, leased, waits_for_rate };
         let live = self.slots[slot as usize].insert(live);
         if !is_first {
             live.state = LiveState::Behind;
@@ -351,17 +354,19 @@ impl Store {
         }
     }
 
-    /// Delays the message if its group has reached its rate limit, and returns whether it has.
+    /// Delays the message if its key has reached its rate limit, and returns whether it has.
     fn delay_by_rate(&mut self, slot: u32, now: u64) -> bool {
         let (Some(rate), Some(live)) = (&self.settings.group_rate_limit, &self.slots[slot as usize]) else {
             return false;
         };
-        let Some(group) = live.message.group() else { return false };
-        let until = self.rates.spend_of_group(group, rate, now);
-        if let Some(until) = until {
-            self.delay(slot, until);
+        let Some(key) = live.message.rate_key() else { return false };
+        let wait = if live.waits_for_rate { RateWait::Again } else { RateWait::First };
+        let Some(until) = self.rates.spend_of_key(key, rate, now, wait) else { return false };
+        self.delay(slot, until);
+        if let Some(live) = self.live(slot) {
+            live.waits_for_rate = true;
         }
-        until.is_some()
+        true
     }
 
     /// Leases up to `most` messages until `due`.
@@ -388,6 +393,7 @@ impl Store {
             let lease = self.number();
             let Some(live) = &mut self.slots[slot as usize] else { break };
             live.state = LiveState::Leased;
+            live.waits_for_rate = false;
             live.term = lease;
             live.due = due;
             live.leased = (now, wall);

@@ -24,7 +24,7 @@ pub(crate) mod state {
 }
 
 /// Each step upgrades the file by one version.
-pub(crate) const STEPS: [&str; 2] = [FIRST, SECOND];
+pub(crate) const STEPS: [&str; 3] = [FIRST, SECOND, THIRD];
 
 /// The newest version.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
@@ -160,6 +160,15 @@ CREATE TABLE tally (
 INSERT INTO tally SELECT queue, state, count(*) FROM message GROUP BY queue, state;
 ";
 
+const THIRD: &str = "
+ALTER TABLE message ADD COLUMN rate_key TEXT;           -- whose rate it counts for; none: that of its group
+ALTER TABLE message ADD COLUMN waits_for_rate INTEGER;  -- 1: its key had used up its rate, since its last lease
+
+-- The last place that was given out in a later period: when that begins, and how many places of it are taken.
+ALTER TABLE rate ADD COLUMN reserved INTEGER;
+ALTER TABLE rate ADD COLUMN reserved_used INTEGER NOT NULL DEFAULT 0;
+";
+
 /// Triggers of a connection, not of the file: code in a file is never run. They keep `tally` true, whatever changes messages.
 const COUNTING: &str = "
 CREATE TEMP TRIGGER IF NOT EXISTS counted_in AFTER INSERT ON main.message BEGIN
@@ -277,6 +286,7 @@ fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Res
         "UPDATE dedup SET until = ?1 + min(max(until_wall - ?2, 0), coalesce(lasts, ?3))",
         params![now, wall, micros(DEDUP_WINDOW)],
     )?;
+    transaction.execute("UPDATE message SET due = ?1 WHERE state = 1 AND waits_for_rate = 1", [now])?;
     transaction.execute("DELETE FROM rate", [])?;
     transaction.execute(
         "UPDATE result SET until = ?1 + min(max(until_wall - ?2, 0), until_wall - replied)",
@@ -294,7 +304,7 @@ fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Res
 mod tests {
     use rusqlite::Connection;
 
-    use super::{FIRST, FileKind, SECOND, STEPS, kind, upgrade, version};
+    use super::{FIRST, FileKind, SECOND, STEPS, THIRD, kind, upgrade, version};
     use crate::sqlite::BootClock;
 
     fn first() -> Connection {
@@ -316,12 +326,13 @@ mod tests {
         let steps = [
             FIRST,
             SECOND,
-            "ALTER TABLE queue ADD COLUMN third TEXT",
+            THIRD,
             "ALTER TABLE queue ADD COLUMN fourth TEXT",
+            "ALTER TABLE queue ADD COLUMN fifth TEXT",
         ];
-        upgrade(&mut file, &steps, &BootClock).expect("the fourth version");
-        assert_eq!((version(&file), queues(&file)), (Ok(4), vec!["kept".to_owned()]));
-        file.execute("UPDATE queue SET third = '', fourth = ''", []).expect("both columns");
+        upgrade(&mut file, &steps, &BootClock).expect("the fifth version");
+        assert_eq!((version(&file), queues(&file)), (Ok(5), vec!["kept".to_owned()]));
+        file.execute("UPDATE queue SET fourth = '', fifth = ''", []).expect("both columns");
         upgrade(&mut file, &steps, &BootClock).expect("nothing to do");
     }
 
@@ -331,12 +342,13 @@ mod tests {
         let steps = [
             FIRST,
             SECOND,
-            "ALTER TABLE queue ADD COLUMN third TEXT",
-            "ALTER TABLE nothing ADD COLUMN fourth TEXT",
+            THIRD,
+            "ALTER TABLE queue ADD COLUMN fourth TEXT",
+            "ALTER TABLE nothing ADD COLUMN fifth TEXT",
         ];
         upgrade(&mut file, &steps, &BootClock).expect_err("there is no such table");
-        assert_eq!((version(&file), queues(&file)), (Ok(2), vec!["kept".to_owned()]));
-        file.execute("UPDATE queue SET third = ''", []).expect_err("the third step is undone");
+        assert_eq!((version(&file), queues(&file)), (Ok(3), vec!["kept".to_owned()]));
+        file.execute("UPDATE queue SET fourth = ''", []).expect_err("the fourth step is undone");
     }
 
     #[test]

@@ -125,9 +125,9 @@ impl Transaction<'_> {
             // With a new number, so that it comes after all others; its leases are counted on.
             self.run(
                 "INSERT INTO message (queue, state, expires, expires_wall, lifetime, lease, deliveries, priority, sent, id,
-                     reply_to, trace, attributes, large, body, group_key, in_reply_to, keep_result)
+                     reply_to, trace, attributes, large, body, group_key, rate_key, in_reply_to, keep_result)
                  SELECT queue, ?4, ?1 + lifetime, ?2 + lifetime, lifetime, lease, 0, priority, sent, id, reply_to, trace,
-                     attributes, large, body, group_key, in_reply_to, keep_result
+                     attributes, large, body, group_key, rate_key, in_reply_to, keep_result
                  FROM message WHERE number = ?3",
                 params![self.now, self.wall, number, state],
             )?;

@@ -203,8 +203,8 @@ impl<'a> Transaction<'a> {
         };
         let lifetime = options.time_to_live.map(micros);
         let insert = "INSERT INTO message (queue, state, due, due_wall, expires, expires_wall, lifetime, lease, deliveries, priority,
-                 sent, id, reply_to, trace, attributes, large, body, in_reply_to, keep_result, group_key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+                 sent, id, reply_to, trace, attributes, large, body, in_reply_to, keep_result, group_key, rate_key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
         let mut statement = match self.insert.take() {
             Some(statement) => statement,
             None => self.sql(insert)?,
@@ -228,6 +228,7 @@ impl<'a> Transaction<'a> {
             options.in_reply_to.map(|id| id.0.into_bytes()),
             options.keep_result.map(micros),
             options.group,
+            options.rate_key,
         ])?;
         self.insert = Some(statement);
         reach(FaultPoint::Statement);
@@ -266,7 +267,8 @@ impl<'a> Transaction<'a> {
             stored.lease += 1;
             stored.deliveries += 1;
             self.run(
-                "UPDATE message SET state = ?1, due = ?2, lease = ?3, deliveries = ?4, began = ?5, holder = ?6
+                "UPDATE message SET state = ?1, due = ?2, lease = ?3, deliveries = ?4, began = ?5, holder = ?6,
+                     waits_for_rate = NULL
                  WHERE number = ?7",
                 params![LEASED, due, stored.lease, stored.deliveries, self.wall, holder, stored.number],
             )?;

@@ -73,6 +73,9 @@ impl Transaction<'_> {
         self.settings.retain(|(other, _)| *other != queue);
         // The new settings may allow a waiting receiver a message.
         self.stir(queue);
+        if after.group_rate_limit != before.group_rate_limit {
+            self.end_waits_for_rate(queue)?;
+        }
         if after.max_deliveries < before.max_deliveries {
             let exhausted: Vec<i64> = self.rows(
                 "SELECT number FROM message WHERE queue = ?1 AND state < 2 AND deliveries >= ?2 ORDER BY number",

@@ -54,6 +54,7 @@ pub(crate) enum BackendFault {
     IgnoresGroups,
     IgnoresTheRate,
     IgnoresTheGroupRate,
+    IgnoresRateKeys,
     GivesWhilePaused,
     ForgetsThePauseAtReopening,
     ForgetsDedupKeysEarly,
@@ -68,6 +69,7 @@ impl BackendFault {
             // The time that a key is remembered by default.
             Self::ForgetsDedupKeysEarly => options.dedup_for = None,
             Self::IgnoresGroups => options.group = None,
+            Self::IgnoresRateKeys => options.rate_key = None,
             _ => {}
         }
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snakepit::mailbox::sqlite::SqliteOptions;
-use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, ReceiveOptions, SendOptions, SqliteMailbox};
+use snakepit::mailbox::{
+    DeadLetterPolicy, DeadReason, Mailbox, ReceiveOptions, SendOptions, SettingsChange, SqliteMailbox,
+};
 
 use snakepit_proving::mailbox_faults::SettableClock;
 
@@ -14,7 +16,64 @@ use super::{block_on, dir, until_closed};
 
 /// Returns the path of a file that the first version wrote and that is never rewritten.
 fn sample() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mailbox/data/version-1.mailbox")
+    sample_of(1)
+}
+
+fn sample_of(version: u32) -> PathBuf {
+    let file = format!("tests/mailbox/data/version-{version}.mailbox");
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
+/// Returns the path of a copy of the sample, which is to be changed.
+fn copy_of(version: u32, dir: &Path) -> PathBuf {
+    let path = dir.join("mail");
+    fs::copy(sample_of(version), &path).expect("a copy");
+    path
+}
+
+fn version(path: &Path) -> i64 {
+    let file = rusqlite::Connection::open(path).expect("a file");
+    file.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("a version")
+}
+
+#[test]
+fn a_file_of_version_2_is_read_with_all_that_is_in_it() {
+    let dir = dir();
+    let path = copy_of(2, dir.path());
+    let clock = Arc::new(SettableClock::of_another_boot("of another machine"));
+    let mailbox = SqliteOptions::new().queue("orders").clock(clock).open(&path).expect("an old mailbox");
+    let settings = block_on(mailbox.settings()).expect("settings");
+    assert_eq!((settings.max_deliveries, settings.paused), (7, true));
+    assert_eq!(settings.group_rate_limit.map(|rate| rate.messages), Some(5));
+    let count = block_on(mailbox.count()).expect("a count");
+    assert_eq!((count.visible, count.in_flight, count.delayed, count.dead), (3, 0, 1, 0));
+    // Sends and receives use what is new in version 3.
+    let rates = SettingsChange::new().resume().no_rate_limit().group_rate_limit(1, Duration::from_hours(1));
+    block_on(mailbox.configure(rates)).expect("it is set");
+    for body in ["5", "6"] {
+        let options = SendOptions::new().rate_key("customer-7");
+        block_on(mailbox.send(body.into(), options)).expect("it is sent");
+    }
+    let messages = block_on(mailbox.receive(ReceiveOptions::new().max_messages(10))).expect("a receive");
+    let seen: Vec<&[u8]> = messages.iter().map(|message| &message.body[..]).collect();
+    assert_eq!(seen, [&b"first"[..], b"{\"n\":1}", b"alone"], "a group and a rate key share a limit");
+    let first = &messages[0];
+    assert_eq!((first.group.as_deref(), first.rate_key.as_deref()), (Some("customer-7"), None));
+    assert_eq!((first.delivery_count, first.attempts[0].error.as_deref()), (2, Some("KeyError: x")));
+    assert_eq!(messages[1].keep_result, Some(Duration::from_hours(12)));
+}
+
+#[test]
+fn looking_at_an_old_file_upgrades_it() {
+    for old in [1, 2] {
+        let dir = dir();
+        let path = copy_of(old, dir.path());
+        let mailbox = SqliteOptions::new().queue("orders").existing().open(&path).expect("an old mailbox");
+        block_on(mailbox.count()).expect("a count");
+        drop(mailbox);
+        until_closed(&path);
+        assert_eq!(version(&path), 3);
+    }
 }
 
 #[test]

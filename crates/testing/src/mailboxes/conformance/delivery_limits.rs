@@ -292,6 +292,131 @@ pub(super) async fn a_rate_holds_for_each_group(fixture: &dyn Fixture) -> CheckV
     Held
 }
 
+fn counted_for(key: &str) -> SendOptions {
+    SendOptions::new().rate_key(key)
+}
+
+/// Sends five messages of one rate key, which are limited to two in a period of 30 units, and two others.
+async fn send_limited(test: &TestMailbox<'_>) {
+    configure(test, SettingsChange::new().group_rate_limit(2, test.units(30))).await;
+    for body in ["1", "2", "3", "4", "5"] {
+        test.send_with(body, counted_for("a")).await;
+    }
+    test.send_with("b", counted_for("b")).await;
+    test.send("alone").await;
+}
+
+pub(super) async fn a_rate_holds_for_each_key_and_other_keys_go_on(fixture: &dyn Fixture) -> CheckVerdict {
+    let test = TestMailbox::new(fixture).await;
+    needs!(test, rate_limits);
+    send_limited(&test).await;
+    let first = test.receive(10, 100).await;
+    assert_eq!(bodies(&first), ["1", "2", "b", "alone"], "messages of one key are received side by side");
+    assert_eq!(first[0].rate_key.as_deref(), Some("a"));
+    assert_eq!(test.receive(10, 100).await.len(), 0);
+    test.assert_count([0, 4, 3, 0]).await;
+    test.pass(31).await;
+    assert_eq!(bodies(&test.receive(10, 100).await), ["3", "4"]);
+    test.send_with("6", counted_for("a")).await;
+    assert_eq!(test.receive(10, 100).await.len(), 0);
+    test.pass(31).await;
+    assert_eq!(bodies(&test.receive(10, 100).await), ["5", "6"]);
+    Held
+}
+
+pub(super) async fn what_a_rate_delays_does_not_wait_longer_because_a_period_begins_late(
+    fixture: &dyn Fixture,
+) -> CheckVerdict {
+    let test = TestMailbox::new(fixture).await;
+    needs!(test, rate_limits);
+    configure(&test, SettingsChange::new().group_rate_limit(1, test.units(10))).await;
+    for body in ["1", "2", "3", "4"] {
+        test.send_with(body, counted_for("a")).await;
+    }
+    assert_eq!(bodies(&test.receive(10, 100).await), ["1"]);
+    for body in ["2", "3", "4"] {
+        // The receiver comes three units after the period could have begun.
+        test.pass(13).await;
+        assert_eq!(bodies(&test.receive(10, 100).await), [body]);
+        assert_eq!(test.receive(10, 100).await.len(), 0);
+    }
+    Held
+}
+
+pub(super) async fn a_rate_key_counts_instead_of_the_group(fixture: &dyn Fixture) -> CheckVerdict {
+    let test = TestMailbox::new(fixture).await;
+    needs!(test, groups);
+    needs!(test, rate_limits);
+    configure(&test, SettingsChange::new().group_rate_limit(1, test.units(30))).await;
+    test.send_with("1", of("a").rate_key("shared")).await;
+    test.send_with("2", of("b").rate_key("shared")).await;
+    test.send_with("3", of("c")).await;
+    assert_eq!(bodies(&test.receive(10, 100).await), ["1", "3"]);
+    test.pass(31).await;
+    assert_eq!(bodies(&test.receive(10, 100).await), ["2"]);
+    Held
+}
+
+pub(super) async fn the_end_of_a_period_wakes_a_receiver_for_its_key(fixture: &dyn Fixture) -> CheckVerdict {
+    let test = TestMailbox::new(fixture).await;
+    needs!(test, rate_limits);
+    configure(&test, SettingsChange::new().group_rate_limit(1, test.units(4))).await;
+    test.send_with("1", counted_for("a")).await;
+    test.send_with("2", counted_for("a")).await;
+    assert_eq!(bodies(&test.receive(10, 100).await), ["1"]);
+    let waiting = test.waiting(1).await;
+    assert_eq!(bodies(&test.woken(waiting).await.expect("a message")), ["2"]);
+    Held
+}
+
+pub(super) async fn a_rate_of_keys_that_is_removed_lets_all_go_on(fixture: &dyn Fixture) -> CheckVerdict {
+    let test = TestMailbox::new(fixture).await;
+    needs!(test, rate_limits);
+    send_limited(&test).await;
+    assert_eq!(test.receive(10, 100).await.len(), 4);
+    let waiting = test.waiting(1).await;
+    configure(&test, SettingsChange::new().no_group_rate_limit()).await;
+    let mut rest = bodies(&test.woken(waiting).await.expect("a message"));
+    rest.extend(bodies(&test.receive(10, 100).await));
+    assert_eq!(rest, ["3", "4", "5"]);
+    Held
+}
+
+pub(super) async fn the_rate_of_a_key_outlives_its_process(fixture: &dyn Fixture) -> CheckVerdict {
+    let mut test = TestMailbox::new(fixture).await;
+    needs!(test, rate_limits);
+    needs!(test, outlives_process);
+    send_limited(&test).await;
+    assert_eq!(test.receive(10, 100).await.len(), 4);
+    test.mailbox = fixture.reopen(test.mailbox.as_ref()).await.expect("the mailbox again");
+    assert_eq!(test.receive(10, 100).await.len(), 0);
+    test.pass(31).await;
+    let messages = test.receive(10, 100).await;
+    assert_eq!(bodies(&messages), ["3", "4"]);
+    assert_eq!(messages[0].rate_key.as_deref(), Some("a"));
+    Held
+}
+
+pub(super) async fn what_is_redriven_keeps_its_rate_key(fixture: &dyn Fixture) -> CheckVerdict {
+    let test = TestMailbox::new(fixture).await;
+    needs!(test, rate_limits);
+    test.send_with("a", counted_for("a")).await;
+    test.receive_one(100).await.bury(failed()).await.expect("a bury");
+    assert_eq!(test.mailbox.redrive(None).await.expect("a redrive"), 1);
+    assert_eq!(test.receive_one(100).await.rate_key.as_deref(), Some("a"));
+    Held
+}
+
+pub(super) async fn a_rate_key_has_a_name(fixture: &dyn Fixture) -> CheckVerdict {
+    let test = TestMailbox::new(fixture).await;
+    let send = |options: SendOptions| test.mailbox.send(b"a".to_vec(), options);
+    assert_out_of_range(&send(counted_for("")).await, "rate_key");
+    assert_out_of_range(&send(counted_for(&"k".repeat(257))).await, "rate_key");
+    // Unlike a group, a rate key has no order that a delay could hold up.
+    send(counted_for(&"k".repeat(256)).delay(test.units(1))).await.expect("in range");
+    Held
+}
+
 pub(super) async fn a_rate_is_more_than_nothing(fixture: &dyn Fixture) -> CheckVerdict {
     let test = TestMailbox::new(fixture).await;
     for change in [

@@ -210,6 +210,14 @@ checks! { $
         a_rate_holds_for_the_whole_mailbox
         the_end_of_a_period_wakes_a_receiver
         a_rate_holds_for_each_group
+        a_rate_holds_for_each_key_and_other_keys_go_on
+        what_a_rate_delays_does_not_wait_longer_because_a_period_begins_late
+        a_rate_key_counts_instead_of_the_group
+        the_end_of_a_period_wakes_a_receiver_for_its_key
+        a_rate_of_keys_that_is_removed_lets_all_go_on
+        the_rate_of_a_key_outlives_its_process
+        what_is_redriven_keeps_its_rate_key
+        a_rate_key_has_a_name
         a_rate_is_more_than_nothing
         a_paused_mailbox_takes_messages_and_gives_none
         a_resume_wakes_a_receiver
