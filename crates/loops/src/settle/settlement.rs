@@ -26,7 +26,8 @@ pub(crate) const CUT_OFF: &str = "Cancelled: the loop was stopped while the mess
 #[derive(Debug)]
 pub(super) enum Settlement {
     Ack,
-    Reply(Vec<u8>, SendOptions),
+    /// Boxed, because most messages are only acknowledged.
+    Reply(Vec<u8>, Box<SendOptions>),
     Again(NackOptions),
     Release,
     Bury(DeadReason),
@@ -62,7 +63,7 @@ impl Settlement {
             Self::Ack => message.ack().await,
             Self::Reply(body, options) => match &message.receipt {
                 Some(receipt) => {
-                    message.mailbox.reply(receipt, body.clone(), options.clone()).await.map(|_| ())
+                    message.mailbox.reply(receipt, body.clone(), (**options).clone()).await.map(|_| ())
                 }
                 None => Err(MailboxError::ReceiptExpired),
             },

@@ -45,7 +45,7 @@ impl SettlementRules {
             HandlingOutcome::Done(Some(body))
                 if self.replies == Replies::WhenAsked && message.wants_reply() =>
             {
-                Settlement::Reply(body, SendOptions::new())
+                Settlement::Reply(body, Box::default())
             }
             HandlingOutcome::Done(_) => Settlement::Ack,
             HandlingOutcome::Failed(failure) => self.after_failure(message, &failure),
@@ -79,7 +79,7 @@ impl SettlementRules {
         let body = serde_json::json!({ "error": { "name": failure.name, "message": failure.message } });
         Settlement::Reply(
             body.to_string().into_bytes(),
-            SendOptions::new().attribute(ERROR_ATTRIBUTE, &failure.name),
+            Box::new(SendOptions::new().attribute(ERROR_ATTRIBUTE, &failure.name)),
         )
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -18,8 +19,8 @@ use super::{LooperProcess, block_on, dir, worker};
 
 /// The minimum number of messages that wait while the service is stopped and started.
 const BACKLOG: u64 = 80;
-/// How long the sender waits before it counts again.
-const PAUSE: Duration = Duration::from_millis(2);
+/// How long the sender waits for the service to say something.
+const PATIENCE: Duration = Duration::from_mins(1);
 /// The number of services, each with its own file.
 const SERVICES: usize = 2;
 
@@ -61,6 +62,8 @@ struct RestartedService {
     replies: SqliteMailbox,
     sent: AtomicU64,
     is_over: AtomicBool,
+    /// Told of each line of the service, and of the end.
+    hears: Sender<()>,
 }
 
 impl RestartedService {
@@ -68,12 +71,12 @@ impl RestartedService {
         block_on(self.requests.count()).expect("counted")
     }
 
-    /// Sends messages all the time.
-    fn send(&self) {
+    /// Sends messages whenever the service has taken some. A sender that counted all the time would leave workers no
+    /// time to start.
+    fn send(&self, heard: &Receiver<()>) {
         while !self.is_over.load(Ordering::SeqCst) {
             if self.count().visible >= BACKLOG {
-                // A sender that counted all the time would leave workers no time to start.
-                std::thread::sleep(PAUSE);
+                let _ = heard.recv_timeout(PATIENCE);
                 continue;
             }
             let first = self.sent.load(Ordering::SeqCst);
@@ -103,11 +106,12 @@ impl RestartedService {
 }
 
 /// Ends the sender, even if the test fails.
-struct StopOnDrop<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a RestartedService);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.0.is_over.store(true, Ordering::SeqCst);
+        let _ = self.0.hears.send(());
     }
 }
 
@@ -141,6 +145,7 @@ fn life(dir: &std::path::Path, world: &RestartedService, begun: u64, stop: Stop,
     let mut serves = false;
     while !serves || report.messages < begun {
         let line = service.0.hear().unwrap_or_else(|| panic!("it ended by itself"));
+        let _ = world.hears.send(());
         serves |= line.trim_end() == "serving";
         report.read(line.trim_end());
     }
@@ -171,17 +176,19 @@ fn year(handled_by: HandledBy, restarts: usize, seed: u64) -> ServiceTotals {
     let path = dir.path().join("mail");
     let open = |queue: &str| SqliteMailbox::open_named(&path, queue).expect("the mailbox");
     let (requests, replies) = (open("requests"), open("replies"));
+    let (hears, heard) = mpsc::channel();
     let (sent, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let world = RestartedService { handled_by, requests, replies, sent, is_over, path };
+    let world = RestartedService { handled_by, path, requests, replies, sent, is_over, hears };
     let mut random = SeededRandom::new(seed);
     let mut year = ServiceTotals { restarts, ..ServiceTotals::default() };
     std::thread::scope(|scope| {
-        scope.spawn(|| world.send());
-        let _over = StopOnDrop(&world.is_over);
+        let world = &world;
+        scope.spawn(move || world.send(&heard));
+        let _over = StopOnDrop(world);
         for _ in 0..restarts {
             let is_cut = handled_by == HandledBy::Pool && random.below(2) == 0;
             let stop = if is_cut { Stop::Now } else { Stop::Finish };
-            life(dir.path(), &world, random.below(12), stop, &mut year);
+            life(dir.path(), world, random.below(12), stop, &mut year);
             world.read_answers(&mut year.answered);
         }
     });
