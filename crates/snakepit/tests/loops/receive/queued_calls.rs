@@ -99,7 +99,9 @@ impl BusyPool {
             }
         }
         self.until_all_are_back().await;
-        assert!(pool_loop.control().handled() <= 1, "{how:?}: no handler has begun the others");
+        // The handlers of a run that is dropped cannot say what they have done.
+        let limit = if matches!(how, EndOfRun::Drop) { MESSAGES } else { 1 };
+        assert!(pool_loop.control().handled() <= limit as u64, "{how:?}: no handler has begun the others");
     }
 }
 
