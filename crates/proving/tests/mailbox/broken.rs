@@ -112,22 +112,13 @@ impl BrokenMailbox {
         message
     }
 
-    fn lease(&self, asked: Duration) -> Duration {
-        match self.fault {
-            BackendFault::LapsesLate => asked + asked / 2,
-            BackendFault::LapsesEarly => asked / 2,
-            BackendFault::LeasesByTheWallClock => Duration::from_hours(12),
-            _ => asked,
-        }
-    }
-
     async fn fetch(&self, mut options: ReceiveOptions) -> Result<Vec<Message>, MailboxError> {
         if self.is(BackendFault::ClampsRanges) {
             options.max_messages = options.max_messages.clamp(1, 10);
             options.wait = options.wait.min(Duration::from_secs(20));
         }
         options.check()?;
-        options.visibility_timeout = self.lease(options.visibility_timeout);
+        options.visibility_timeout = self.fault.change_lease(options.visibility_timeout);
         let until = Instant::now() + options.wait;
         match self.fault {
             BackendFault::NeverWakes if !options.wait.is_zero() => {
@@ -345,7 +336,7 @@ impl Mailbox for BrokenMailbox {
                 BackendFault::ExtensionsShorten => {
                     self.inner.extend(&real, visibility, LeaseExtension::Exactly).await
                 }
-                _ => self.inner.extend(&real, self.lease(visibility), extension).await,
+                _ => self.inner.extend(&real, self.fault.change_lease(visibility), extension).await,
             };
             self.judged(outcome)
         })

@@ -1,5 +1,7 @@
 //! The faults that a backend can have.
 
+use std::time::Duration;
+
 use snakepit::mailbox::{DeadLetterPolicy, SendOptions, SettingsChange};
 
 /// The fault of a backend.
@@ -71,6 +73,16 @@ impl BackendFault {
             Self::IgnoresGroups => options.group = None,
             Self::IgnoresRateKeys => options.rate_key = None,
             _ => {}
+        }
+    }
+
+    /// Returns how long a lease lasts instead of the time that was asked for.
+    pub(super) fn change_lease(self, asked: Duration) -> Duration {
+        match self {
+            Self::LapsesLate => asked + asked / 2,
+            Self::LapsesEarly => asked / 2,
+            Self::LeasesByTheWallClock => Duration::from_hours(12),
+            _ => asked,
         }
     }
 
