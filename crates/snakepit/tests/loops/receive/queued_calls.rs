@@ -41,7 +41,7 @@ struct BusyPool {
 impl BusyPool {
     async fn start(mailboxes: Mailboxes) -> Self {
         let soon = Duration::from_millis(10);
-        let grace = CancelGrace { ask: soon, raise: soon, terminate: soon };
+        let grace = CancelGrace::each(soon);
         let busy = worker("basic.py").workers(1).cancel_grace(grace).restarts(support::at_once());
         let pit = Pit::start(busy).await;
         let pool = pit.pools()[0].clone();
