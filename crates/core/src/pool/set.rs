@@ -34,6 +34,14 @@ impl FirstStart {
     }
 }
 
+/// Watches the workers of a run for kills for lack of memory. Without processes, there is nothing to watch.
+async fn watch_memory(run: Option<&Run>) -> OomDetector {
+    let Some(run) = run.cloned() else { return OomDetector::default() };
+    // It reads files.
+    let opened = tokio::task::spawn_blocking(move || OomDetector::of(&run)).await;
+    opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
 impl PoolSet {
     /// Prepares all pools, then starts their supervisors. Does not wait for the workers. Call it inside the runtime of the
     /// engine.
@@ -48,7 +56,7 @@ impl PoolSet {
         let runtime = tokio::runtime::Handle::current();
         tools.add_session_store();
         let tools = Arc::new(tools);
-        let oom = OomDetector::of(run).await;
+        let oom = watch_memory(run).await;
         let mut shared = Vec::new();
         for options in options {
             let name = options.name.clone();

@@ -5,7 +5,6 @@
 mod end;
 mod holder;
 mod places;
-mod process_stats;
 mod queue;
 mod stop_window;
 mod suspected_calls;
@@ -25,10 +24,10 @@ pub(crate) use crate::call::{Autopsy, OomVerdict};
 pub use end::AUTOPSY_PATIENCE;
 pub(crate) use end::{EXIT_TIMEOUT, EndTimes, WorkerEnding, process_ended, tend};
 pub(crate) use places::{FreedPlace, OpenPlaces, WorkerPlaces};
-pub use process_stats::family_of;
-use process_stats::is_stopped;
-pub(crate) use process_stats::{OomDetector, Pss, has_ended};
 pub(crate) use queue::WorkerQueue;
+pub use snakepit_process_stats::family_of;
+use snakepit_process_stats::is_stopped;
+pub(crate) use snakepit_process_stats::{OomDetector, Pss, has_ended};
 pub use stop_window::StopWindow;
 pub(crate) use watch::Watch;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Worker;
-use super::process_stats::{ProcessStats, Pss};
+use snakepit_process_stats::{ProcessStats, Pss};
 use snakepit_policy::liveness::{Beat, LifeSigns, Liveness, LivenessJudge};
 
 /// How long a call must run before the worker is asked for a beat.

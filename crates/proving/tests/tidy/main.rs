@@ -30,6 +30,7 @@ const PUBLISHED: [&str; 15] = [
     "crates/loops/",
     "crates/mailbox/",
     "crates/policy/",
+    "crates/process-stats/",
     "crates/protocol/",
     "crates/settings/",
     "crates/snakepit/",

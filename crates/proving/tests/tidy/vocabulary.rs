@@ -47,7 +47,7 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
         "what happens, and what is said of it: states, outcomes, errors, reports",
         "answer closed crash death end ending error failed failure fault health history inspection journal \
          lifecycle listing logging open opening outcome record recording report result running stage start \
-         state status step stop summary",
+         state status step stop summary verdict",
     ),
     (
         "evaluations: statistics, and reports for people",

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::custody::{Exit, ExitStatus, Pid, WorkerId};
 use snakepit_policy::quarantine::DeathRecord;
+use snakepit_process_stats::OomVerdict;
 
 /// The number of lines that are shown of a stack.
 const SHOWN_LINES: usize = 30;
@@ -14,27 +15,6 @@ const SHOWN_LINES: usize = 30;
 const KEPT_TEXT: usize = 4096;
 /// The number of bytes that are kept of one line.
 const KEPT_LINE: usize = 1024;
-
-/// Whether the kernel killed a worker because memory ran out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OomVerdict {
-    /// The kernel killed it.
-    Yes,
-    /// The kernel did not kill it.
-    No,
-    /// The process was killed, but neither the kernel log nor the counters of its cgroup can be read.
-    Unknown,
-}
-
-impl fmt::Display for OomVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Yes => "yes",
-            Self::No => "no",
-            Self::Unknown => "unknown",
-        })
-    }
-}
 
 /// What is known about a worker's death.
 ///

@@ -12,11 +12,12 @@ use std::time::Duration;
 use super::CallId;
 use crate::telemetry::TraceError;
 use crate::value::ValueError;
-pub use autopsy::{Autopsy, OomVerdict};
+pub use autopsy::Autopsy;
 pub use missing_workers::NoWorkersReason;
 pub(crate) use missing_workers::SCALED_TO_ZERO;
 pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
+pub use snakepit_process_stats::OomVerdict;
 
 /// Why a call failed.
 ///

@@ -45,11 +45,12 @@ async fn a_worker_is_replaced_after_max_requests_calls() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_worker_starves_while_others_are_replaced_and_none_has_twice_its_calls() {
     const LIMIT: u64 = 200;
+    const CALLERS: u64 = 16;
     let recycling = Recycling::default().max_requests(LIMIT).jitter(0.0);
     let pit = Pit::start(worker("leaky.py").workers(4).recycling(recycling)).await;
     let pool = pit.pools()[0].clone();
     let mut events = pool.events();
-    let callers: Vec<_> = (0..16)
+    let callers: Vec<_> = (0..CALLERS)
         .map(|_| {
             let pit = pit.clone();
             tokio::spawn(async move {
@@ -78,7 +79,8 @@ async fn no_worker_starves_while_others_are_replaced_and_none_has_twice_its_call
     for first in ["leaky-1", "leaky-2", "leaky-3", "leaky-4"] {
         assert!(left[..8].iter().any(|worker| **worker == *first), "{first} is not among {left:?}");
     }
-    assert!(most <= 2 * LIMIT, "a worker was given {most} calls");
+    // Callers that have chosen a worker at the same time as the one that reaches the limit may still be served by it.
+    assert!(most <= 2 * LIMIT + CALLERS, "a worker was given {most} calls");
     pit.end().await;
 }
 

@@ -1,22 +1,24 @@
 //! What the kernel reports about a worker and all processes that it started: state, CPU time, memory.
 //!
 //! Read from `/proc`; without it, nothing is known. Every value may be out of date when it is read, and a process that
-//! ends meanwhile is left out.
+//! ends meanwhile is left out. Knows no pool and no call, and blocks while it reads.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod oom;
+mod oom_verdict;
 mod proc;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
 
 use std::time::Duration;
 
-pub(crate) use oom::OomDetector;
+pub use oom::OomDetector;
 #[cfg(all(test, target_os = "linux"))]
-pub(crate) use oom::OomWatch;
+use oom::OomWatch;
+pub use oom_verdict::OomVerdict;
 
-#[cfg(test)]
-use crate::call::OomVerdict;
-use crate::custody::Pid;
+use snakepit_custody::Pid;
 
 /// Whether to measure the proportional share of memory, too.
 ///
@@ -25,8 +27,10 @@ use crate::custody::Pid;
 /// `measure_the_cost_of_reading_process_statistics`), and more with more memory. So the resident size is read often, and the share only once the
 /// resident size reaches a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pss {
+pub enum Pss {
+    /// Do not measure it.
     Skip,
+    /// Measure it.
     Measure,
 }
 
@@ -41,7 +45,7 @@ pub fn family_of(worker: Pid, shim: Option<Pid>) -> Vec<i32> {
 
 /// Reports whether a worker's process has ended, even if nobody has waited for it yet. Returns false if nothing is
 /// known.
-pub(crate) fn has_ended(worker: Pid) -> bool {
+pub fn has_ended(worker: Pid) -> bool {
     match proc::Stat::read(worker.as_raw()) {
         Some(stat) => stat.is_over,
         None => proc::Stat::read(std::process::id() as i32).is_some(),
@@ -49,24 +53,26 @@ pub(crate) fn has_ended(worker: Pid) -> bool {
 }
 
 /// Reports whether a worker's process is stopped, by a signal or by a debugger. Returns false if nothing is known.
-pub(crate) fn is_stopped(worker: Pid) -> bool {
+pub fn is_stopped(worker: Pid) -> bool {
     proc::Stat::read(worker.as_raw()).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
 }
 
 /// A snapshot of a worker and its descendants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ProcessStats {
+pub struct ProcessStats {
     /// The state of the worker's main process, as the letter in `/proc/PID/stat`.
-    pub(crate) state: char,
+    pub state: char,
     /// The CPU time of all processes, including those that have ended.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
     /// The resident memory of all processes. Shared memory counts once for each process.
-    pub(crate) rss_bytes: u64,
+    pub rss_bytes: u64,
     /// The memory of all processes, with shared memory divided among the processes that share it. `None` if it was not
     /// requested or is not available.
-    pub(crate) pss_bytes: Option<u64>,
-    pub(crate) processes: usize,
-    pub(crate) threads: usize,
+    pub pss_bytes: Option<u64>,
+    /// The number of processes.
+    pub processes: usize,
+    /// The number of threads of all processes.
+    pub threads: usize,
 }
 
 impl ProcessStats {
@@ -75,7 +81,7 @@ impl ProcessStats {
     ///
     /// Returns `None` if the worker is gone, or if this system has no such data. Blocks for as long as the kernel
     /// takes.
-    pub(crate) fn read(worker: Pid, shim: Option<Pid>, pss: Pss) -> Option<Self> {
+    pub fn read(worker: Pid, shim: Option<Pid>, pss: Pss) -> Option<Self> {
         let worker = worker.as_raw();
         let root = shim.map_or(worker, Pid::as_raw);
         let mut family = proc::descendants(root);

@@ -1,6 +1,6 @@
 //! Tests the statistics with real processes in custody.
 
-#[path = "../../../../proving/src/unproven.rs"]
+#[path = "../../proving/src/unproven.rs"]
 #[expect(
     dead_code,
     unreachable_pub,
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{OomVerdict, OomWatch, ProcessStats, Pss, proc};
-use crate::custody::{Command, CustodyOptions, Exit, ExitStatus, Run, WorkerProcess};
+use snakepit_custody::{Command, CustodyOptions, Exit, ExitStatus, Run, WorkerProcess};
 
 /// Far longer than a busy machine needs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -159,7 +159,7 @@ fn a_stopped_worker_reads_as_stopped_and_a_gone_one_as_absent() {
     obedient.worker.wait_within(PATIENCE).expect("gone");
     assert_eq!(obedient.process_stats(Pss::Measure), None);
     // A pid that belongs to another process by now.
-    let (ours, shim) = (crate::custody::Pid::current(), obedient.worker.shim_pid());
+    let (ours, shim) = (snakepit_custody::Pid::current(), obedient.worker.shim_pid());
     assert_eq!(ProcessStats::read(ours, Some(shim), Pss::Skip), None);
 }
 

@@ -18,15 +18,15 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::call::OomVerdict;
-use crate::custody::Run;
+use snakepit_custody::Run;
+
+use crate::oom_verdict::OomVerdict;
 
 /// How many processes named by the log are remembered, including those of other programs.
 const REMEMBERED: usize = 256;
@@ -39,26 +39,24 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// The watch of an engine, whose workers are all in one cgroup. Empty if the engine has no processes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OomDetector(Option<Arc<Mutex<OomWatch>>>);
+pub struct OomDetector(Option<Arc<Mutex<OomWatch>>>);
 
 impl OomDetector {
-    /// Starts to watch the workers of a run.
-    pub(crate) async fn of(run: Option<&Run>) -> Self {
-        let Some(run) = run.cloned() else { return Self::default() };
-        let open = move || Self(Some(Arc::new(Mutex::new(OomWatch::new(run.cgroup())))));
-        // It reads files.
-        tokio::task::spawn_blocking(open).await.unwrap_or_else(|panic| resume_unwind(panic.into_panic()))
+    /// Starts to watch the workers of a run. Reads files.
+    pub fn of(run: &Run) -> Self {
+        Self(Some(Arc::new(Mutex::new(OomWatch::new(run.cgroup())))))
     }
 
-    /// See [`OomWatch::catch_up`]. Reads files.
-    pub(crate) fn catch_up(&self) {
+    /// Reads new records of the kernel log, a ring buffer: records are lost if it is read too rarely. Reads files.
+    pub fn catch_up(&self) {
         if let Some(watch) = &self.0 {
             watch.lock().unwrap_or_else(PoisonError::into_inner).catch_up();
         }
     }
 
-    /// See [`OomWatch::verdict`]. Reads files, and must be called once for each death.
-    pub(crate) fn verdict(&self, pid: i32) -> OomVerdict {
+    /// Returns the verdict on a process that died of a SIGKILL that did not come from the engine. Reads files, and must be
+    /// called once for each death.
+    pub fn verdict(&self, pid: i32) -> OomVerdict {
         match &self.0 {
             Some(watch) => watch.lock().unwrap_or_else(PoisonError::into_inner).verdict(pid),
             None => OomVerdict::Unknown,
