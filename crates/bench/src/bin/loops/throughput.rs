@@ -118,7 +118,7 @@ async fn messages_per_second(
         let adding = Arc::clone(&adding);
         tokio::spawn(async move { adding.run(RunOptions::new()).await })
     };
-    // When the last message is answered, all others have been started, and the shutdown finishes them.
+    // When the last message is answered, all others have been given to the pool, and are about to be answered.
     let mut times = 0;
     while mailboxes.replies.receive(ReceiveOptions::new().wait(PATIENCE)).await?.is_empty() {
         times += 1;
@@ -126,9 +126,16 @@ async fn messages_per_second(
             return Err("the last message was not answered".into());
         }
     }
+    // A shutdown would give back the messages that wait for a worker.
+    let all = async {
+        while adding.control().handled() < messages as u64 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let _ = tokio::time::timeout(PATIENCE, all).await;
+    let per_second = rate(messages, began);
     adding.shutdown(PATIENCE).await;
     run.await??;
-    let per_second = rate(messages, began);
     let handled = adding.control().handled();
     let left = mailboxes.requests.count().await?;
     if handled != messages as u64 || left != snakepit::mailbox::MessageCounts::default() {
