@@ -2,8 +2,8 @@
 //!
 //! [`python`] workers speak spec/wire.md over a socket, `stdio` workers exchange lines of JSON, `http` workers serve
 //! routes, `grpc` workers speak spec/snakepit.proto, and [`mock`] workers are closures of the host. `ready_line`
-//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker, by the list of `listening_sockets`. `json` and
-//! `lines` read what untrusted workers write, and `pipe_room` makes pipes larger for long lines. Each adapter
+//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker, by the list of `listener_sockets`. `json` and
+//! `lines` read what untrusted workers write, and `pipe_buffer` makes pipes larger for long lines. Each adapter
 //! implements the contract of `snakepit_core::adapter` and knows nothing of the other adapters. The crate `snakepit`
 //! re-exports what users need.
 #![forbid(unsafe_code)]
@@ -24,11 +24,11 @@ mod lines;
 #[cfg(any(feature = "grpc", feature = "http"))]
 mod listener;
 #[cfg(all(target_os = "linux", any(feature = "grpc", feature = "http")))]
-mod listening_sockets;
+mod listener_sockets;
 pub mod mock;
 mod pids;
 #[cfg(feature = "announce")]
-mod pipe_room;
+mod pipe_buffer;
 mod program;
 pub mod python;
 #[cfg(feature = "announce")]

@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use crate::pipe_room::PipeRoom;
+use crate::pipe_buffer::PipeBuffer;
 use crate::worker::{Lines, OpenStream, Output, OutputStream};
 
 /// The number of bytes to read at a time, as many as a pipe holds.
@@ -115,7 +115,7 @@ impl Cutter {
 /// Reads one worker's standard output.
 pub(super) struct LineReader {
     reader: pipe::Receiver,
-    room: PipeRoom,
+    room: PipeBuffer,
     cutter: Cutter,
     logs: Lines,
     output: Arc<Output>,
@@ -130,7 +130,7 @@ impl LineReader {
         let reader = pipe::Receiver::from_owned_fd(stdout)?;
         Ok(Self {
             reader,
-            room: PipeRoom::default(),
+            room: PipeBuffer::default(),
             cutter,
             logs: Lines::default(),
             _open: output.opened(),

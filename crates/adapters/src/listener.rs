@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::TcpStream;
 
 #[cfg(target_os = "linux")]
-use super::listening_sockets::{SocketEntry, listening_on};
+use super::listener_sockets::{SocketEntry, listening_on};
 #[cfg(target_os = "linux")]
 use super::pids;
 use crate::custody;

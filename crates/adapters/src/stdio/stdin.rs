@@ -5,19 +5,19 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::net::unix::pipe;
 
-use crate::pipe_room::{PipeRoom, USUAL_ROOM};
+use crate::pipe_buffer::{PipeBuffer, USUAL_ROOM};
 
 /// The host's end of the pipe.
 pub(super) struct Stdin {
     pipe: pipe::Sender,
-    room: PipeRoom,
+    room: PipeBuffer,
     /// The number of bytes written. Locked during a write, so that the pipe never holds more than this number.
     written: Mutex<u64>,
 }
 
 impl Stdin {
     pub(super) fn new(pipe: pipe::Sender) -> Self {
-        Self { pipe, room: PipeRoom::default(), written: Mutex::new(0) }
+        Self { pipe, room: PipeBuffer::default(), written: Mutex::new(0) }
     }
 
     pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {

@@ -1,5 +1,7 @@
 //! A call's place at a worker, and what a call knows of the worker.
 
+pub(crate) mod dispatch;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;

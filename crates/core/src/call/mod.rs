@@ -6,7 +6,7 @@
 //! - `input.rs`, `id.rs`, `command.rs`, `chain.rs`: what is called, with what, and inside which other calls;
 //! - `queue_key.rs`, `estimate.rs`: its position in the queue, and how long it may take;
 //! - `lease.rs`: its right to a place at a worker;
-//! - `dispatch.rs`: when the places that become free are filled;
+//! - `lease/dispatch.rs`: when the places that become free are filled;
 //! - `batch.rs`: calls that travel together;
 //! - `answer.rs`: the call as its worker has it, and how it is answered;
 //! - `state.rs`: what it shares with its caller;
@@ -19,7 +19,6 @@ pub(crate) mod batch;
 mod chain;
 pub(crate) mod command;
 mod credit;
-pub(crate) mod dispatch;
 pub(crate) mod error;
 pub(crate) mod estimate;
 mod id;
@@ -34,7 +33,6 @@ pub use chain::{Chain, Link, MAX_NESTING};
 pub(crate) use command::PoolCommand;
 pub use command::{Batching, is_reserved};
 pub use credit::Portion;
-pub use dispatch::answer_together;
 pub(crate) use error::ErrorClass;
 pub(crate) use error::SCALED_TO_ZERO;
 #[cfg(test)]
@@ -43,5 +41,6 @@ pub use error::{Autopsy, CallError, NoWorkersReason, OomVerdict, RemoteError, Re
 pub use id::CallId;
 pub(crate) use input::Extras;
 pub use input::Input;
+pub use lease::dispatch::answer_together;
 pub use progress::Progress;
 pub(crate) use queue_key::QueueKey;

@@ -9,7 +9,7 @@ use crate::adapter::Reason;
 use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::batch::BatchMember;
-use crate::call::dispatch::Dispatch;
+use crate::call::lease::dispatch::Dispatch;
 use crate::call::progress::CallPlace;
 use crate::call::{Call, CallError, Extras, Input, NoWorkersReason};
 use crate::options::{Affinity, LostSessions};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::PoolInner;
-use crate::call::dispatch::Feeder;
+use crate::call::lease::dispatch::Feeder;
 use crate::call::lease::{Load, LoadKind};
 use crate::call::progress::CallEnd;
 use crate::call::{Autopsy, Call, CallId, Input, PoolCommand};

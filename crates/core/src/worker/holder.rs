@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Worker, WorkerQueue};
 use crate::call::answer::CallState;
-use crate::call::dispatch::Dispatch;
+use crate::call::lease::dispatch::Dispatch;
 use crate::call::lease::{Holder, Lease, Load, LoadKind};
 use crate::call::progress::{CallEnd, CallPlace};
 use crate::call::{Call, PoolCommand};

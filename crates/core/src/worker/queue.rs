@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Autopsy, OomDetector, Worker};
-use crate::call::dispatch::Feeder;
 use crate::call::lease::Load;
+use crate::call::lease::dispatch::Feeder;
 use crate::call::progress::CallEnd;
 use crate::call::{Call, CallId, Input, PoolCommand};
 use crate::tool::{SessionStore, Tools};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Worker;
-use snakepit_process_stats::{ProcessStats, Pss};
 use snakepit_policy::liveness::{Beat, LifeSigns, Liveness, LivenessJudge};
+use snakepit_process_stats::{ProcessStats, Pss};
 
 /// How long a call must run before the worker is asked for a beat.
 const LONG_CALL: Duration = Duration::from_secs(1);

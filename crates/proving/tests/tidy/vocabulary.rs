@@ -21,9 +21,9 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
     ),
     (
         "the operating system: processes, files, memory, devices",
-        "abi address argument barrier cgroup children clock cpu cuda descendant env exit file \
+        "abi address argument barrier buffer cgroup children clock cpu cuda descendant env exit file \
          hardware id interpreter interrupt job kill launch libc limit lock log machine memory namespace oom \
-         orphan owner ownership pid private proc process program reap reaper rocm scope script sdk secret \
+         orphan owner ownership pid pipe private proc process program reap reaper rocm scope script sdk secret \
          shutdown signal socket spawn spawner stack startup stat stdin stdio sweep sys system terminal wait \
          walk",
     ),

@@ -77,7 +77,7 @@ fn ask_kernel(port: u16) -> io::Result<Vec<SocketEntry>> {
         send(&kernel, &request(family, port), SendFlags::empty())?;
         loop {
             let (_, length) = recv(&kernel, &mut answer[..], RecvFlags::empty())?;
-            if read_answer(answer.get(..length).unwrap_or_default(), port, &mut entries)? == Progress::Done {
+            if read_answer(answer.get(..length).unwrap_or_default(), port, &mut entries)? == DumpState::Done {
                 break;
             }
         }
@@ -100,19 +100,19 @@ fn request(family: u8, port: u16) -> [u8; message::REQUEST_LENGTH] {
 
 /// Whether more of an answer follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Progress {
+enum DumpState {
     More,
     Done,
 }
 
 /// Adds the sockets of a part of the kernel's answer.
-fn read_answer(mut answer: &[u8], port: u16, entries: &mut Vec<SocketEntry>) -> io::Result<Progress> {
+fn read_answer(mut answer: &[u8], port: u16, entries: &mut Vec<SocketEntry>) -> io::Result<DumpState> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer cannot be read");
     while !answer.is_empty() {
         let length = u32_at(answer, 0).ok_or_else(odd)? as usize;
         let message = answer.get(..length).filter(|_| length >= message::HEADER).ok_or_else(odd)?;
         match u16::from_ne_bytes([message[4], message[5]]) {
-            message::DONE => return Ok(Progress::Done),
+            message::DONE => return Ok(DumpState::Done),
             message::ERROR => {
                 let code = u32_at(message, message::HEADER).ok_or_else(odd)?;
                 return Err(io::Error::from_raw_os_error((code as i32).wrapping_neg()));
@@ -126,7 +126,7 @@ fn read_answer(mut answer: &[u8], port: u16, entries: &mut Vec<SocketEntry>) -> 
         // Messages begin at multiples of four.
         answer = answer.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    Ok(Progress::More)
+    Ok(DumpState::More)
 }
 
 /// Reads a `struct inet_diag_msg`.
@@ -235,8 +235,8 @@ mod tests {
             let mut entries = Vec::new();
             read_answer(answer, 80, &mut entries).map(|progress| (progress, entries.len())).ok()
         };
-        assert_eq!(read(&socket), Some((Progress::More, 1)));
-        assert_eq!(read(&[socket, socket].concat()), Some((Progress::More, 2)));
+        assert_eq!(read(&socket), Some((DumpState::More, 1)));
+        assert_eq!(read(&[socket, socket].concat()), Some((DumpState::More, 2)));
         for length in 1..socket.len() {
             assert_eq!(read(&socket[..length]), None, "{length}");
         }
@@ -246,7 +246,7 @@ mod tests {
             header[4..6].copy_from_slice(&kind.to_ne_bytes());
             header
         };
-        assert_eq!(read(&header(message::DONE)), Some((Progress::Done, 0)));
+        assert_eq!(read(&header(message::DONE)), Some((DumpState::Done, 0)));
         assert_eq!(read(&header(message::ERROR)), None);
         assert_eq!(read(&[0; 16]), None, "a length of nothing");
     }

@@ -18,11 +18,11 @@ const LARGE_ROOM: usize = 512 * 1024;
 
 /// Whether a pipe was made larger.
 #[derive(Debug, Default)]
-pub(super) struct PipeRoom {
+pub(super) struct PipeBuffer {
     is_large: AtomicBool,
 }
 
-impl PipeRoom {
+impl PipeBuffer {
     /// Makes the pipe larger, once. Where the system refuses, the pipe works as it is.
     pub(super) fn make_large(&self, pipe: impl AsFd) {
         if self.is_large.swap(true, Ordering::Relaxed) {
@@ -43,7 +43,7 @@ mod tests {
     fn a_pipe_is_made_larger_once() {
         let (reader, _writer) = std::io::pipe().expect("a pipe");
         let size = || rustix::pipe::fcntl_getpipe_size(&reader).expect("a size");
-        let room = PipeRoom::default();
+        let room = PipeBuffer::default();
         assert_eq!(size(), USUAL_ROOM);
         room.make_large(&reader);
         assert_eq!(size(), LARGE_ROOM);
