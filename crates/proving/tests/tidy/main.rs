@@ -19,7 +19,7 @@ const LARGEST_FILE: u64 = 200_000;
 const SHORT_FILE: usize = 3;
 
 /// The directories of the published crates.
-const PUBLISHED: [&str; 15] = [
+const PUBLISHED: [&str; 16] = [
     "crates/adapters/",
     "crates/cli/",
     "crates/core/",
