@@ -67,7 +67,8 @@ pub(crate) fn measure(bench: &CallBench, report: &mut BenchReport) -> BenchResul
 
 fn target(bytes: usize, workers: usize, theirs: Participant) -> RowTarget {
     match (bytes, workers, theirs) {
-        (64, 2, Participant::MsgspecEcho) => RowTarget::RatioAtLeast { full: 0.3, smoke: 0.01 },
+        (64, 2, Participant::MsgspecEcho) => RowTarget::RatioAtLeast { full: 0.5, smoke: 0.01 },
+        (4096, 2, Participant::MsgspecEcho) => RowTarget::RatioAtLeast { full: 0.4, smoke: 0.01 },
         (64, 2, Participant::GrpcSync | Participant::GrpcAio | Participant::Pool | Participant::Executor) => {
             RowTarget::RatioAtLeast { full: 10.0, smoke: 0.1 }
         }
