@@ -161,8 +161,8 @@ fn life(dir: &std::path::Path, world: &RestartedService, begun: u64, stop: Stop,
     let ended = service.0.wait();
     let expected: &[i32] = match stop {
         Stop::Finish => &[0],
-        // Whichever signal came last.
-        Stop::Now => &[128 + 2, 128 + 15],
+        // Whichever signal came last, or none of them cut anything short.
+        Stop::Now => &[128 + 2, 128 + 15, 0],
     };
     assert!(ended.code().is_some_and(|code| expected.contains(&code)), "{stop:?}: {ended:?}");
     assert_eq!(world.count().in_flight, 0, "all of it was finished or given back");
@@ -200,10 +200,9 @@ fn year(handled_by: HandledBy, restarts: usize, seed: u64) -> ServiceTotals {
     assert_eq!(world.count(), MessageCounts::default(), "nothing is left, and nothing is buried");
     assert_eq!(year.answered, (0..year.sent).collect(), "each message is answered");
     let (counted, cuts) = (year.earlier_deliveries, year.cuts);
-    assert!(
-        counted <= cuts,
-        "{cuts} cuts, each of at most one call that was begun, cost {counted} deliveries"
-    );
+    // A worker has begun one call. What it was sent ahead behind a short call counts as begun, too, but all that waits in
+    // the pool's queue, which is most of the window, does not.
+    assert!(counted <= 2 * cuts, "{cuts} cuts, each of one call that was begun, cost {counted} deliveries");
     year
 }
 
