@@ -175,8 +175,13 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Polls until a condition holds that no event reports: it depends on another process, or on a counter.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
+pub(crate) async fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_within(SOON, what, holds).await;
+}
+
+/// Waits like [`until`], for what takes many seconds on an idle machine.
+pub(crate) async fn until_within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
     while !holds() {
         assert!(Instant::now() < deadline, "in vain waited until {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
