@@ -118,8 +118,8 @@ struct OwnRuntime {
 struct Shared {
     runtime: Runtime,
     turn: Mutex<Turn>,
-    /// Notified when the engine's thread must end.
-    over: Condvar,
+    /// Notified when the engine's thread must end, or when a long wait is over.
+    wake: Condvar,
     /// Notified when the engine's thread must let others drive.
     leave: Notify,
 }
@@ -133,14 +133,16 @@ struct Turn {
     begun: u64,
     /// Whether the engine's thread drives.
     is_own: bool,
+    /// Whether the engine's thread sleeps until the threads that wait have their answers.
+    is_asleep: bool,
     is_over: bool,
 }
 
 impl OwnRuntime {
     fn start() -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (turn, over, leave) = (Mutex::default(), Condvar::new(), Notify::new());
-        let shared = Arc::new(Shared { runtime, turn, over, leave });
+        let (turn, wake, leave) = (Mutex::default(), Condvar::new(), Notify::new());
+        let shared = Arc::new(Shared { runtime, turn, wake, leave });
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("snakepit".into()).spawn(move || own.drive())?;
         Ok(Self { shared: Some(shared), thread: Some(thread) })
@@ -157,7 +159,7 @@ impl Drop for OwnRuntime {
     fn drop(&mut self) {
         let Some(shared) = self.shared.take() else { return };
         shared.turn().is_over = true;
-        shared.over.notify_one();
+        shared.wake.notify_one();
         shared.leave.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -184,10 +186,16 @@ impl Shared {
                 self.runtime.block_on(self.leave.notified());
                 turn = self.turn();
                 turn.is_own = false;
+            } else if turn.begun == seen {
+                // A thread has waited for long, so the end of its wait may cost a wake-up.
+                turn.is_asleep = true;
+                turn = self.wake.wait(turn).unwrap_or_else(PoisonError::into_inner);
+                turn.is_asleep = false;
+                seen = turn.begun.wrapping_sub(1);
             } else {
-                // Whoever waits does not wake this thread when it has its answer: that would cost more than the call.
+                // After a short call, this thread is not woken: that would cost more than the call.
                 seen = turn.begun;
-                turn = self.over.wait_timeout(turn, QUIET).unwrap_or_else(PoisonError::into_inner).0;
+                turn = self.wake.wait_timeout(turn, QUIET).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
     }
@@ -210,6 +218,10 @@ impl<'a> WaitingThread<'a> {
 
 impl Drop for WaitingThread<'_> {
     fn drop(&mut self) {
-        self.0.turn().waiting -= 1;
+        let mut turn = self.0.turn();
+        turn.waiting -= 1;
+        if turn.waiting == 0 && turn.is_asleep {
+            self.0.wake.notify_one();
+        }
     }
 }

@@ -55,8 +55,8 @@ fn a_dead_worker_is_replaced_while_nobody_calls() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &starts, rustix::fs::Mode::RWXU).expect("a FIFO");
     let script = home.path().join("worker.py");
     let source = format!(
-        "import os, snakepit\n\n\n@snakepit.on_start\ndef say():\n    with open({starts:?}, 'w') as file:\n        \
-         file.write(f'{{os.getpid()}}\\n')\n\n\n@snakepit.command\ndef die():\n    os._exit(3)\n"
+        "import os, time, snakepit\n\n\n@snakepit.on_start\ndef say():\n    with open({starts:?}, 'w') as file:\n        \
+         file.write(f'{{os.getpid()}}\\n')\n\n\n@snakepit.command\ndef die():\n    time.sleep(0.1)\n    os._exit(3)\n"
     );
     std::fs::write(&script, source).expect("a script");
     let (told, hears) = mpsc::channel();
@@ -71,6 +71,7 @@ fn a_dead_worker_is_replaced_while_nobody_calls() {
     });
     let pit = start(&home, snakepit::python(PythonWorker::new(&script)).workers(1));
     let first = hears.recv_timeout(SOON).expect("the first worker starts");
+    // The call takes long enough for the engine's thread to fall asleep.
     let error = pit.call::<()>("die", ()).expect_err("the worker exits");
     assert!(error.worker_died(), "{error}");
     let second = hears.recv_timeout(SOON).expect("another worker starts, although nobody waits");
