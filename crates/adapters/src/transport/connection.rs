@@ -5,11 +5,13 @@
 //! answers cause are written once, after the last answer of a read. A single call therefore costs one write and one
 //! read, and a thousand concurrent calls cost a few.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use snakepit_protocol::Outbox;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
 
 use super::closed::Closed;
@@ -84,7 +86,7 @@ enum WriterState {
 
 /// A connection to one worker.
 pub(crate) struct Connection {
-    socket: OwnedWriteHalf,
+    socket: std::os::unix::net::UnixStream,
     state: Mutex<ConnectionState>,
     wake_writer: Notify,
     /// Notified when the outbox is taken, if a tool waits for that.
@@ -106,7 +108,7 @@ impl Connection {
         hello: &Hello,
     ) -> io::Result<(Arc<Self>, oneshot::Receiver<ReadyOutcome>)> {
         socket.set_nonblocking(true)?;
-        let (reader, socket) = tokio::net::UnixStream::from_std(socket)?.into_split();
+        let reader = pipe::Receiver::from_owned_fd_unchecked(socket.try_clone()?.into())?;
         let (ready, first_answer) = oneshot::channel();
         let mut state = ConnectionState::new(hello.concurrency, ready);
         let greeting = Encoded::encode(hello).map_err(io::Error::other)?;
@@ -127,7 +129,7 @@ impl Connection {
         Ok((connection, first_answer))
     }
 
-    fn start_tasks(self: &Arc<Self>, reader: OwnedReadHalf) {
+    fn start_tasks(self: &Arc<Self>, reader: pipe::Receiver) {
         // Both tasks end with the connection: the reader at the end of the socket, the writer when the reader has
         // ended.
         let writer = tokio::spawn(Arc::clone(self).write_what_is_left()).abort_handle();
@@ -254,9 +256,14 @@ impl Connection {
     /// error and closes the connection.
     fn write(&self, batch: &mut Outbox) -> bool {
         while !batch.is_empty() {
-            match batch.write_with(|pieces| self.socket.try_write_vectored(pieces)) {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            let send = |pieces: &[IoSlice<'_>]| {
+                sendmsg(&self.socket, pieces, &mut SendAncillaryBuffer::default(), flags)
+            };
+            match batch.write_with(send) {
                 Ok(written) => batch.advance(written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(Errno::AGAIN) => return false,
+                Err(Errno::INTR) => {}
                 Err(_) => return true,
             }
         }
@@ -274,7 +281,7 @@ impl Connection {
                 }
                 Some(mut batch) => {
                     while !self.write(&mut batch) {
-                        if self.socket.writable().await.is_err() {
+                        if self.writable().await.is_err() {
                             return;
                         }
                     }
@@ -283,6 +290,13 @@ impl Connection {
             }
             self.flush();
         }
+    }
+
+    /// Waits until the worker has read some of what was written.
+    ///
+    /// The socket is registered for that only now: otherwise each message that the worker takes would wake this process.
+    async fn writable(&self) -> io::Result<()> {
+        pipe::Sender::from_owned_fd_unchecked(self.socket.try_clone()?.into())?.writable().await
     }
 
     /// Delays writing until [`Connection::end_reading`].

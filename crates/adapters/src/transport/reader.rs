@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::OwnedReadHalf;
+use tokio::net::unix::pipe;
 use tokio::time::Instant;
 use tracing::Level;
 
@@ -130,7 +130,7 @@ struct ReadFrames {
 }
 
 /// Reads until the connection ends. Returns the reason for the end.
-pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf) -> ProtocolFault {
+pub(super) async fn read(connection: &Arc<Connection>, mut socket: pipe::Receiver) -> ProtocolFault {
     let mut buffer = BytesMut::with_capacity(READ);
     let mut memory = ReadFrames::default();
     loop {
@@ -176,21 +176,22 @@ fn hear(
         let mut frames = heard.frames.drain(..);
         let sorted = frames
             .try_for_each(|(header, said)| frame(connection, &mut state, header, said, &mut heard.answers));
+        if !heard.answers.is_empty() {
+            state.calls.answered_together(Instant::now(), heard.answers.iter().map(|(held, _)| held));
+        }
         (sorted, std::mem::take(&mut state.told))
     };
     // Emitted without the lock, because a listener may do anything.
     told.into_iter().for_each(telemetry::emit);
     let count = heard.answers.len();
     if count > 0 {
-        let now = Instant::now();
-        let service = connection.state().calls.answered(now) / count as u32;
         answer_together(|| {
             for (held, answer) in heard.answers.drain(..) {
-                match answer {
-                    FrameAnswer::Value(value) => held.finish_after(service, Ok(value)),
-                    FrameAnswer::End => held.finish(Ok(Encoded::nil())),
-                    FrameAnswer::Error(error) => held.finish_after(service, Err(RemoteError::read(&error))),
-                }
+                held.finish(match answer {
+                    FrameAnswer::Value(value) => Ok(value),
+                    FrameAnswer::End => Ok(Encoded::nil()),
+                    FrameAnswer::Error(error) => Err(RemoteError::read(&error)),
+                });
             }
         });
     }

@@ -24,7 +24,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{AtWork, CallSettlement, CallStage, Credit, IdMap, ProtocolFault, StartKnowledge};
-use crate::call::{Call, CallId, Portion, RemoteError};
+use crate::call::estimate::Certainty;
+use crate::call::{Call, CallId, PoolCommand, Portion, RemoteError};
+use crate::sharded::ShardRef;
 use crate::value::{Encoded, EncodedItems};
 
 /// The result of [`HeldCalls::begin`].
@@ -182,6 +184,10 @@ pub struct HeldCalls<T = ()> {
     started_through: u64,
     /// Since when the worker has had work that it has not answered.
     busy_since: Option<Instant>,
+    /// Whether the worker has answered all calls that were sent, and holds others that were not.
+    is_dry: bool,
+    /// How many calls that were sent the worker had left when it answered last.
+    left: usize,
     /// Whether nothing is sent any more.
     is_closed: bool,
     /// Whether no call is accepted any more.
@@ -198,6 +204,8 @@ impl<T> HeldCalls<T> {
             sent_through: 0,
             started_through: 0,
             busy_since: None,
+            is_dry: false,
+            left: 0,
             is_closed: false,
             is_leaving: false,
         }
@@ -212,6 +220,7 @@ impl<T> HeldCalls<T> {
         let since = (starts_work || self.concurrency > 1).then(Instant::now);
         if starts_work {
             self.busy_since = since;
+            self.is_dry = false;
         }
         self.next_turn += 1;
         let (number, turn) = (call.id().get(), self.next_turn);
@@ -240,7 +249,16 @@ impl<T> HeldCalls<T> {
     pub fn all_sent(&mut self) {
         if !self.is_closed {
             self.sent_through = self.next_turn;
+            if std::mem::take(&mut self.is_dry) {
+                self.busy_since = Some(Instant::now());
+            }
         }
+    }
+
+    /// Counts the calls that were sent with [`HeldCalls::all_sent`] and are not answered.
+    fn unanswered(&self) -> usize {
+        let unsent = usize::try_from(self.next_turn - self.sent_through).unwrap_or(usize::MAX);
+        self.calls.len().saturating_sub(unsent)
     }
 
     /// Takes back what [`HeldCalls::sent`] has recorded: it turned out that the worker does not know of the call.
@@ -389,6 +407,35 @@ impl<T> HeldCalls<T> {
     /// Records that the worker has just answered and turned to its next call. Returns how long it was busy until then.
     pub fn answered(&mut self, now: Instant) -> Duration {
         self.busy_since.replace(now).map_or_else(Duration::default, |since| now - since)
+    }
+
+    /// Records that the worker has just answered these calls, which were taken, and reports to the pool how long it took
+    /// for each. For an adapter that sends calls with [`HeldCalls::all_sent`].
+    pub fn answered_together<'a>(
+        &mut self,
+        now: Instant,
+        calls: impl ExactSizeIterator<Item = &'a HeldCall<T>>,
+    ) where
+        T: 'a,
+    {
+        let count = calls.len();
+        let service = self.answered(now) / u32::try_from(count).unwrap_or(u32::MAX).max(1);
+        let left = self.unanswered();
+        let was_busy = count < std::mem::replace(&mut self.left, left);
+        let certainty = match count {
+            1 if was_busy || self.calls.is_empty() => Certainty::One,
+            _ if was_busy => Certainty::Mean,
+            _ => Certainty::AtMost,
+        };
+        self.is_dry = left == 0;
+        let mut last: Option<&ShardRef<PoolCommand>> = None;
+        for HeldCall { call, .. } in calls {
+            let is_stream = call.stream_credit().is_some();
+            if !is_stream && !last.is_some_and(|last| Arc::ptr_eq(last, &*call.command)) {
+                call.command.estimate.learn(service / call.command.runs(&call.input), certainty);
+                last = Some(&call.command);
+            }
+        }
     }
 
     /// Returns how long the worker took for a call that was just taken.

@@ -9,10 +9,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::Batch;
+use super::estimate::Certainty;
 use super::lease::{Holder, Lease};
 use super::progress::{CallEnd, Progress};
 pub(crate) use super::state::CallState;
 use super::{CallError, CallId, Chain, Extras, Input, PoolCommand, Portion, QueueKey, RemoteError};
+use crate::sharded::ShardRef;
 use crate::telemetry::TraceContext;
 use crate::value::{Encoded, EncodedItems};
 
@@ -25,7 +27,7 @@ pub(super) const MAX_RETURNS: u8 = 3;
 #[must_use = "a call that is dropped fails"]
 pub struct Call {
     pub(crate) id: CallId,
-    pub(crate) command: Arc<PoolCommand>,
+    pub(crate) command: ShardRef<PoolCommand>,
     pub(crate) input: Input,
     pub(crate) deadline: Option<Instant>,
     pub(crate) extras: Option<Box<Extras>>,
@@ -56,7 +58,7 @@ impl Call {
     /// Creates a call that has no worker yet.
     pub(crate) fn new(
         id: CallId,
-        command: Arc<PoolCommand>,
+        command: ShardRef<PoolCommand>,
         input: Input,
         state: Arc<CallState>,
         key: QueueKey,
@@ -185,7 +187,7 @@ impl Call {
     /// Like [`Call::finish`], but also records how long the worker took, so that the pool learns which commands are
     /// short.
     pub fn finish_after(self, service: Duration, outcome: Result<Encoded, RemoteError>) {
-        self.command.estimate.learn(service / self.command.runs(&self.input));
+        self.command.estimate.learn(service / self.command.runs(&self.input), Certainty::One);
         self.finish(outcome);
     }
 

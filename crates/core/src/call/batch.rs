@@ -14,19 +14,20 @@ use super::answer::CallState;
 use super::lease::Holder;
 use super::progress::{CallEnd, CallPlace, Progress};
 use super::{Call, CallError, CallId, Extras, Input, PoolCommand, QueueKey, RemoteError, RemoteErrorKind};
+use crate::sharded::ShardRef;
 use crate::value::{Encoded, EncodedItems};
 
 /// A batch that a worker has. Dropping this value lets the next batch go.
 pub(crate) struct Underway {
     holder: Arc<dyn Holder>,
-    command: Arc<PoolCommand>,
+    command: ShardRef<PoolCommand>,
     calls: usize,
     /// The number of calls that are counted in addition to the one that the worker holds.
     beside: usize,
 }
 
 impl Underway {
-    pub(crate) fn new(holder: Arc<dyn Holder>, command: Arc<PoolCommand>, calls: usize) -> Self {
+    pub(crate) fn new(holder: Arc<dyn Holder>, command: ShardRef<PoolCommand>, calls: usize) -> Self {
         let beside = calls.saturating_sub(1);
         holder.take_batch(beside);
         Self { holder, command, calls, beside }
@@ -77,7 +78,7 @@ impl BatchMember {
 impl Call {
     /// Creates an empty carrier for calls of a command. The scheduler loads the carrier when a worker has a place for
     /// it.
-    pub(crate) fn carrier(command: Arc<PoolCommand>, key: QueueKey, queued_at: Option<Instant>) -> Self {
+    pub(crate) fn carrier(command: ShardRef<PoolCommand>, key: QueueKey, queued_at: Option<Instant>) -> Self {
         let (inputs, state) = (Input::Many(Vec::new()), Arc::default());
         let mut carrier = Self::new(CallId::next(), command, inputs, state, key);
         carrier.queued_at = queued_at;

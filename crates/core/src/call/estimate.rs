@@ -31,15 +31,33 @@ impl Default for ServiceEstimate {
     }
 }
 
+/// What a measured time says about a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Certainty {
+    /// The time of one call.
+    One,
+    /// The average time of calls that were answered together.
+    Mean,
+    /// An upper bound of the time of a call: part of it, the worker may have waited for the host.
+    AtMost,
+}
+
 impl ServiceEstimate {
-    pub(crate) fn learn(&self, sample: Duration) {
+    pub(crate) fn learn(&self, sample: Duration, certainty: Certainty) {
         let sample = u32::try_from(sample.as_nanos()).unwrap_or(u32::MAX);
         let known = self.0.load(Ordering::Relaxed);
         let next = if known == u32::MAX {
             sample
         } else if sample > known {
-            // The sample includes the time that a busy host took to notice the answer, so a single one is not believed.
-            sample.min(known.max(MICROSECOND).saturating_mul(8))
+            let known = known.max(MICROSECOND);
+            match certainty {
+                // The sample includes the time that a busy host took to notice the answer, so a single one is not
+                // believed.
+                Certainty::One => sample.min(known.saturating_mul(8)),
+                // A worker that has no core for a while answers what it has together, and a slow call is answered alone.
+                Certainty::Mean => sample.min(known.saturating_add(known / 8)),
+                Certainty::AtMost => return,
+            }
         } else {
             // The estimate falls by an eighth of the difference. Lost updates do no harm.
             known - (known - sample) / 8
@@ -85,23 +103,37 @@ mod tests {
     #[test]
     fn the_estimate_rises_eightfold_at_a_time_and_fades_slowly() {
         let estimate = ServiceEstimate::default();
-        estimate.learn(Duration::from_micros(10));
+        estimate.learn(Duration::from_micros(10), Certainty::One);
         assert_eq!(estimate.nanos(), 10_000, "the first sample is believed");
-        estimate.learn(Duration::from_millis(10));
+        estimate.learn(Duration::from_millis(10), Certainty::One);
         assert_eq!(estimate.nanos(), 80_000, "a host that was busy may be the cause");
-        (0..3).for_each(|_| estimate.learn(Duration::from_millis(10)));
+        (0..3).for_each(|_| estimate.learn(Duration::from_millis(10), Certainty::One));
         assert_eq!(estimate.nanos(), 10_000_000);
-        (0..8).for_each(|_| estimate.learn(Duration::from_micros(10)));
+        (0..8).for_each(|_| estimate.learn(Duration::from_micros(10), Certainty::One));
         assert!(estimate.nanos() > 3_000_000);
-        (0..80).for_each(|_| estimate.learn(Duration::from_micros(10)));
+        (0..80).for_each(|_| estimate.learn(Duration::from_micros(10), Certainty::One));
         assert!(estimate.nanos() < 20_000);
+    }
+
+    #[test]
+    fn calls_that_were_answered_together_hardly_raise_the_estimate() {
+        let estimate = ServiceEstimate::default();
+        estimate.learn(Duration::from_micros(8), Certainty::One);
+        estimate.learn(Duration::from_millis(3), Certainty::AtMost);
+        assert_eq!(estimate.nanos(), 8_000, "the worker may have waited");
+        estimate.learn(Duration::from_millis(3), Certainty::Mean);
+        assert_eq!(estimate.nanos(), 9_000, "the worker may have had no core");
+        (0..40).for_each(|_| estimate.learn(Duration::from_millis(3), Certainty::Mean));
+        assert!(estimate.nanos() > 500_000, "it is slow indeed");
+        (0..60).for_each(|_| estimate.learn(Duration::from_micros(8), Certainty::AtMost));
+        assert!(estimate.nanos() < 9_000);
     }
 
     #[test]
     fn two_chunks_of_quick_inputs_may_wait_at_a_worker_and_three_may_not() {
         let estimate = ServiceEstimate::default();
         assert!(!estimate.is_quick(), "nothing is known");
-        estimate.learn(Duration::from_micros(40));
+        estimate.learn(Duration::from_micros(40), Certainty::One);
         assert!(estimate.is_quick());
         let chunk = Duration::from_millis(2).as_nanos() as u32 / CHUNK_SHARE;
         assert!(may_wait_at_worker(u64::from(chunk), chunk));
@@ -111,7 +143,7 @@ mod tests {
     #[test]
     fn hours_are_not_short() {
         let estimate = ServiceEstimate::default();
-        estimate.learn(Duration::from_hours(1));
+        estimate.learn(Duration::from_hours(1), Certainty::One);
         assert!(!may_wait_at_worker(0, estimate.nanos()));
         assert_eq!(estimate.fits_into(Duration::from_millis(2)), 1);
     }

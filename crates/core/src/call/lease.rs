@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::progress::CallEnd;
 use super::{Call, CallId, PoolCommand};
+use crate::sharded::ShardRef;
 use crate::value::Encoded;
 
 /// The worker that holds a call. This is all that calls know of workers, queues and pools.
@@ -26,7 +27,7 @@ pub(crate) trait Holder: Any + fmt::Debug + Send + Sync {
     fn clear(&self, command: &PoolCommand, inputs: &[Encoded]);
     /// Records that the worker may have died of a call with this input. `None` stands for several calls of which it is
     /// unknown which the worker had begun.
-    fn suspect(&self, command: &Arc<PoolCommand>, input: Option<Encoded>);
+    fn suspect(&self, command: &ShardRef<PoolCommand>, input: Option<Encoded>);
     /// Frees the place of a call.
     fn release(&self, load: Load, taken: Option<(Instant, usize)>);
     /// Gives a call that the worker had not started to another worker.
@@ -40,7 +41,7 @@ pub(crate) trait Holder: Any + fmt::Debug + Send + Sync {
     /// Stops counting `beside` such calls.
     fn put_batch_down(&self, beside: usize);
     /// Records that a batch of `calls` calls has ended.
-    fn batch_ended(&self, command: &Arc<PoolCommand>, calls: usize);
+    fn batch_ended(&self, command: &ShardRef<PoolCommand>, calls: usize);
 }
 
 /// How much of a worker a call takes up.

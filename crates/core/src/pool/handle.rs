@@ -14,6 +14,7 @@ use crate::call::{CallError, NoWorkersReason};
 use crate::output::WorkerOutput;
 use crate::queue::{CircuitTable, PoolInner, SessionInfo, Suspect};
 use crate::request::{CallBuilder, MapBuilder, StreamBuilder};
+use crate::sharded::ShardedArc;
 use crate::supervisor::{ReloadError, Reloaded, SupervisorHandle, announce_session_end};
 use crate::telemetry::{Event, Level, Subscription, emit_with};
 use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
@@ -33,6 +34,8 @@ use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
 #[derive(Clone)]
 pub struct Pool {
     pub(crate) shared: Arc<PoolInner>,
+    /// References for calls.
+    pub(crate) refs: ShardedArc<PoolInner>,
     pub(crate) supervisor: SupervisorHandle,
 }
 
@@ -62,7 +65,7 @@ impl Pool {
         command: &str,
         args: impl Serialize,
     ) -> CallBuilder<T> {
-        CallBuilder::new(&self.shared, command, &args)
+        CallBuilder::new(self.refs.own(), command, &args)
     }
 
     /// Describes a call that answers with many values. See `Snakepit::stream`.
@@ -77,7 +80,7 @@ impl Pool {
     /// # Ok(()) }
     /// ```
     pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
-        StreamBuilder::new(&self.shared, command, &args)
+        StreamBuilder::new(self.refs.own(), command, &args)
     }
 
     /// Describes calls of one command over many inputs. See `Snakepit::map`.
@@ -95,7 +98,7 @@ impl Pool {
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Serialize,
     {
-        MapBuilder::new(&self.shared, command, inputs)
+        MapBuilder::new(self.refs.own(), command, inputs)
     }
 
     /// Sets the number of workers, which then no longer follows the load. Surplus workers finish their calls.

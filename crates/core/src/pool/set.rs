@@ -11,6 +11,7 @@ use crate::custody::Run;
 use crate::logging::Logging;
 use crate::options::equipped;
 use crate::queue::PoolInner;
+use crate::sharded::ShardedArc;
 use crate::supervisor::{SupervisorHandle, prepare};
 use crate::tool::Tools;
 use crate::worker::{OomDetector, StopWindow};
@@ -73,7 +74,7 @@ impl PoolSet {
         let start = |shared: Arc<PoolInner>| {
             let (supervisor, result) = SupervisorHandle::start(Arc::clone(&shared), run.cloned());
             let first = FirstStart { pool: shared.name.to_string(), result };
-            (Pool { shared, supervisor }, first)
+            (Pool { refs: ShardedArc::new(&shared), shared, supervisor }, first)
         };
         let (pools, firsts) = shared.into_iter().map(start).unzip();
         Ok((Self(pools), firsts))

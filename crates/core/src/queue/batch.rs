@@ -17,7 +17,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -28,6 +27,7 @@ use crate::call::QueueKey;
 use crate::call::batch::{Batch, Underway};
 use crate::call::progress::CallPlace;
 use crate::call::{Call, Input};
+use crate::sharded::ShardRef;
 use crate::telemetry::TraceContext;
 use snakepit_policy::time::after;
 
@@ -75,9 +75,9 @@ impl Group {
     }
 
     /// Returns an empty carrier with the queue key of the first call.
-    fn carrier_for(&self, command: &Arc<PoolCommand>) -> Option<Call> {
+    fn carrier_for(&self, command: &ShardRef<PoolCommand>) -> Option<Call> {
         let (key, first) = self.calls.first_key_value()?;
-        Some(Call::carrier(Arc::clone(command), *key, first.queued_at))
+        Some(Call::carrier(command.clone(), *key, first.queued_at))
     }
 
     fn remove(&mut self, key: QueueKey) -> Option<Call> {
@@ -176,7 +176,7 @@ impl Scheduler {
             return BatchStep::Closed(call);
         }
         let depth = self.depth();
-        let (key, command) = (call.key, Arc::clone(&call.command));
+        let (key, command) = (call.key, call.command.clone());
         call.state.set_place(CallPlace::Queued(key));
         call.queued_at.get_or_insert(now);
         let window = command.window();
@@ -200,7 +200,7 @@ impl Scheduler {
         gathered
     }
 
-    fn send_or_wait(&mut self, command: &Arc<PoolCommand>) -> BatchStep {
+    fn send_or_wait(&mut self, command: &ShardRef<PoolCommand>) -> BatchStep {
         self.place_carrier_first(command);
         if let Some(carrier) = self.next_batch(command) {
             return BatchStep::Goes(carrier);
@@ -217,7 +217,7 @@ impl Scheduler {
 
     /// Returns the next batch of a command if it is due, no queued call comes before it, and a worker has a free place.
     /// Queues the carrier of a batch that is due but cannot go yet.
-    pub(crate) fn next_batch(&mut self, command: &Arc<PoolCommand>) -> Option<Call> {
+    pub(crate) fn next_batch(&mut self, command: &ShardRef<PoolCommand>) -> Option<Call> {
         let size = command.batch().unwrap_or(1);
         let group = self.batches.group(command);
         if !group.is_due(size) {
@@ -251,7 +251,7 @@ impl Scheduler {
     /// Loads a carrier that has a place at a worker, and queues another carrier for the calls that are left.
     pub(crate) fn load(&mut self, entry: usize, mut carrier: Call, beside: Option<usize>) -> Call {
         let Some(worker) = self.worker(entry) else { return carrier };
-        let command = Arc::clone(&carrier.command);
+        let command = carrier.command.clone();
         let group = self.batches.group(&command);
         let mut members = group.load(command.batch().unwrap_or(1));
         group.underway += 1;
@@ -260,7 +260,7 @@ impl Scheduler {
         if let Some(next) = next {
             self.queue_carrier(next);
         }
-        let underway = Underway::new(worker, command, members.len());
+        let underway = Underway::new(worker.into_count(), command, members.len());
         if members.len() == 1
             && let Some(mut call) = members.pop()
         {

@@ -15,9 +15,10 @@ use super::{OfferResult, QueueLimit};
 use crate::call::command::{BatchTimer, PoolCommand};
 use crate::call::progress::CallEnd;
 use crate::call::{Call, CallError, Input};
+use crate::sharded::ShardRef;
 use snakepit_policy::quarantine::Admittance;
 
-fn start_timer(pool: &Arc<PoolInner>, command: &Arc<PoolCommand>) -> BatchTimer {
+fn start_timer(pool: &Arc<PoolInner>, command: &ShardRef<PoolCommand>) -> BatchTimer {
     let bell = Arc::new(Notify::new());
     let conducting = conduct(Arc::downgrade(pool), Arc::downgrade(command), Arc::clone(&bell));
     BatchTimer { bell, task: pool.runtime.spawn(conducting).abort_handle() }
@@ -26,7 +27,7 @@ fn start_timer(pool: &Arc<PoolInner>, command: &Arc<PoolCommand>) -> BatchTimer 
 async fn conduct(pool: Weak<PoolInner>, command: Weak<PoolCommand>, bell: Arc<Notify>) {
     loop {
         let until = match (pool.upgrade(), command.upgrade()) {
-            (Some(pool), Some(command)) => pool.attend(&command),
+            (Some(pool), Some(command)) => pool.attend(&command.into()),
             _ => return,
         };
         let window = async {
@@ -73,7 +74,7 @@ impl PoolInner {
     }
 
     fn gather_with(self: &Arc<Self>, call: Call, limit: QueueLimit) -> Option<BatchRefusal> {
-        let command = Arc::clone(&call.command);
+        let command = call.command.clone();
         let most_bytes = self.call_limits.max_frame();
         let gathered = self.scheduler().gather(call, limit, most_bytes, Instant::now());
         match gathered {
@@ -90,7 +91,7 @@ impl PoolInner {
         None
     }
 
-    fn send_batches(self: &Arc<Self>, command: &Arc<PoolCommand>) {
+    fn send_batches(self: &Arc<Self>, command: &ShardRef<PoolCommand>) {
         loop {
             // A statement of its own, so that the lock is released before the worker gets the batch.
             let next = self.scheduler().next_batch(command);
@@ -101,12 +102,12 @@ impl PoolInner {
         }
     }
 
-    fn ring(self: &Arc<Self>, command: &Arc<PoolCommand>) {
+    fn ring(self: &Arc<Self>, command: &ShardRef<PoolCommand>) {
         command.batch_timer.get_or_init(|| start_timer(self, command)).bell.notify_one();
     }
 
     /// Records that a batch of `calls` calls was answered or lost.
-    pub(crate) fn batch_ended(self: &Arc<Self>, command: &Arc<PoolCommand>, calls: usize) {
+    pub(crate) fn batch_ended(self: &Arc<Self>, command: &ShardRef<PoolCommand>, calls: usize) {
         self.scheduler().batch_ended(command, calls);
         if calls > 1 {
             self.ring(command);
@@ -115,7 +116,7 @@ impl PoolInner {
         }
     }
 
-    fn attend(self: &Arc<Self>, command: &Arc<PoolCommand>) -> Option<Instant> {
+    fn attend(self: &Arc<Self>, command: &ShardRef<PoolCommand>) -> Option<Instant> {
         self.scheduler().attend(command, Instant::now());
         self.send_batches(command);
         self.scheduler().watch(command)

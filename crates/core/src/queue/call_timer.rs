@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, Sleep};
 
 use super::PoolInner;
 use crate::call::answer::CallState;
-use crate::sharded::Sharded;
+use crate::sharded::{ShardRef, Sharded};
 
 /// A call with less time sets a timer at once.
 const NEAR: Duration = Duration::from_millis(200);
@@ -44,7 +44,7 @@ struct ListedCall {
 
 /// A place in the list. Dropping it takes the call off the list.
 struct Listing {
-    pool: Arc<PoolInner>,
+    pool: ShardRef<PoolInner>,
     shard: usize,
     key: usize,
 }
@@ -79,7 +79,7 @@ impl ListedCalls {
 }
 
 impl Listing {
-    fn new(pool: &Arc<PoolInner>, state: &Arc<CallState>) -> Self {
+    fn new(pool: &ShardRef<PoolInner>, state: &Arc<CallState>) -> Self {
         let listed = &pool.listed;
         let (shard, calls) = listed.calls.own();
         let call = ListedCall { state: Arc::clone(state), since: listed.turn.load(Ordering::Relaxed) };
@@ -87,7 +87,7 @@ impl Listing {
         if !listed.is_watched.load(Ordering::SeqCst) && !listed.is_watched.swap(true, Ordering::SeqCst) {
             pool.runtime.spawn(watch(Watcher(Arc::downgrade(pool))));
         }
-        Self { pool: Arc::clone(pool), shard, key }
+        Self { pool: pool.clone(), shard, key }
     }
 }
 
@@ -158,7 +158,7 @@ impl CallTimer {
     /// Polls until the time has come. `since` is when the call began to wait.
     pub(crate) fn poll(
         &mut self,
-        pool: &Arc<PoolInner>,
+        pool: &ShardRef<PoolInner>,
         state: &Arc<CallState>,
         since: Instant,
         context: &mut Context<'_>,

@@ -7,11 +7,13 @@ use std::sync::atomic::Ordering;
 use super::PoolInner;
 use crate::adapter::Introduction;
 use crate::call::PoolCommand;
+use crate::sharded::{ShardRef, ShardedArc};
 
 impl PoolInner {
     /// Returns what is known about a command. A command that no worker has announced is not remembered.
-    pub(crate) fn command(&self, name: &str) -> Arc<PoolCommand> {
-        self.commands.load().get(name).map_or_else(|| Arc::new(PoolCommand::new(name)), Arc::clone)
+    pub(crate) fn command(&self, name: &str) -> ShardRef<PoolCommand> {
+        let known = self.commands.load();
+        known.get(name).map_or_else(|| ShardRef::from(Arc::new(PoolCommand::new(name))), ShardedArc::own)
     }
 
     /// Adopts what a worker says about itself, which holds for all workers of the pool.
@@ -23,7 +25,7 @@ impl PoolInner {
             let mut known = HashMap::clone(known);
             for name in &introduction.commands {
                 let number = known.len();
-                let new = || Arc::new(PoolCommand::numbered(name, number));
+                let new = || ShardedArc::new(&Arc::new(PoolCommand::numbered(name, number)));
                 let command = known.entry(name.as_str().into()).or_insert_with(new);
                 command.set_batching(introduction.batches.get(name).copied().filter(|_| gathers));
             }
@@ -41,8 +43,8 @@ impl PoolInner {
     }
 
     /// Returns the commands, sorted by name.
-    pub(crate) fn known_commands(&self) -> Vec<Arc<PoolCommand>> {
-        let mut commands: Vec<_> = self.commands.load().values().cloned().collect();
+    pub(crate) fn known_commands(&self) -> Vec<ShardRef<PoolCommand>> {
+        let mut commands: Vec<_> = self.commands.load().values().map(ShardedArc::own).collect();
         commands.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         commands
     }

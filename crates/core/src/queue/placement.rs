@@ -228,7 +228,7 @@ impl PoolInner {
         loop {
             match call_state.place() {
                 None => return Location::Nowhere,
-                Some(CallPlace::With(holder)) => return Location::With(Worker::of(&holder)),
+                Some(CallPlace::With(holder)) => return Location::With(Arc::clone(Worker::of(&*holder))),
                 Some(CallPlace::InBatch(batched)) => return Location::InBatch(batched),
                 Some(CallPlace::Queued(key)) => match self.withdraw(key) {
                     Some(call) => return Location::Withdrawn(Box::new(call)),
@@ -265,8 +265,8 @@ impl PoolInner {
     /// Gives a call to the worker that was chosen for it.
     pub(crate) fn hand_over(self: &Arc<Self>, mut call: Call) {
         let Some(lease) = &call.lease else { return };
-        let worker = Worker::of(lease.holder());
-        match self.claim_session(&call, &worker) {
+        let worker = Worker::of(&**lease.holder());
+        match self.claim_session(&call, worker) {
             Ok(None) => {}
             Err(lost) => return call.fail(lost),
             // Two calls of a new session were under way at the same time, and the other one claimed the session first.
@@ -289,7 +289,7 @@ impl PoolInner {
             CallWear::Due => self.attention.notify_one(),
             CallWear::Twice => {
                 // Here and not in the supervisor: the worker would get many more calls before the supervisor looks.
-                self.drain_worn(&worker, true);
+                self.drain_worn(worker, true);
                 self.attention.notify_one();
             }
         }
@@ -297,8 +297,9 @@ impl PoolInner {
             self.retire(worker.index);
             worker.order(WorkerOrder::Retire(Reason::Replaced("each call gets a worker of its own".into())));
         }
+        let handle = Arc::clone(&worker.handle);
         let _dispatch = Dispatch::begin();
-        Arc::clone(&worker.handle).execute(call);
+        handle.execute(call);
     }
 
     /// Claims the session of a call, if it has one, for the worker that is about to serve it. Returns the worker that

@@ -15,6 +15,7 @@ use super::session::Sessions;
 use crate::call::{CallError, NoWorkersReason, PoolCommand, SCALED_TO_ZERO};
 use crate::logging::Logging;
 use crate::options::{CallLimits, PoolOptions};
+use crate::sharded::ShardedArc;
 use crate::telemetry::EventOrigin;
 use crate::tool::Tools;
 use crate::worker::{OomDetector, Worker};
@@ -90,7 +91,7 @@ pub(crate) struct PoolInner {
     scheduler: Mutex<Scheduler>,
     /// The places that calls take without the scheduler's lock.
     pub(crate) open: Arc<OpenWorkers>,
-    pub(super) commands: ArcSwap<HashMap<Box<str>, Arc<PoolCommand>>>,
+    pub(super) commands: ArcSwap<HashMap<Box<str>, ShardedArc<PoolCommand>>>,
     /// The pools of the same engine, in order.
     engine: OnceLock<Vec<Weak<PoolInner>>>,
 }

@@ -7,6 +7,7 @@ use crate::call::lease::dispatch::Feeder;
 use crate::call::lease::{Load, LoadKind};
 use crate::call::progress::CallEnd;
 use crate::call::{Autopsy, Call, CallId, Input, PoolCommand};
+use crate::sharded::ShardRef;
 use crate::tool::{SessionStore, Tools};
 use crate::value::Encoded;
 use crate::worker::{OomDetector, Worker, WorkerQueue};
@@ -63,7 +64,7 @@ impl WorkerQueue for PoolInner {
         PoolInner::make_alone(&self, member, otherwise);
     }
 
-    fn batch_ended(self: Arc<Self>, command: &Arc<PoolCommand>, calls: usize) {
+    fn batch_ended(self: Arc<Self>, command: &ShardRef<PoolCommand>, calls: usize) {
         PoolInner::batch_ended(&self, command, calls);
     }
 

@@ -2,7 +2,6 @@
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -17,14 +16,15 @@ use crate::call::progress::Progress;
 use crate::call::{CallError, Extras, Input};
 use crate::call::{Chain, MAX_NESTING};
 use crate::queue::PoolInner;
+use crate::sharded::ShardRef;
 use crate::value::{Encoded, ValueError};
 
 /// Where a call goes, and what travels with it: the options that calls, streams and maps share.
 pub(crate) struct CallOptions {
-    pub(crate) pool: Arc<PoolInner>,
+    pub(crate) pool: ShardRef<PoolInner>,
     /// Why the call cannot be made, if the pool that was chosen last does not exist.
     pub(crate) no_pool: Option<Box<CallError>>,
-    pub(crate) command: Arc<PoolCommand>,
+    pub(crate) command: ShardRef<PoolCommand>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) queue_timeout: Option<Duration>,
     pub(crate) priority: i8,
@@ -35,10 +35,10 @@ pub(crate) struct CallOptions {
 }
 
 impl CallOptions {
-    pub(crate) fn new(pool: &Arc<PoolInner>, command: &str) -> Self {
+    pub(crate) fn new(pool: ShardRef<PoolInner>, command: &str) -> Self {
         Self {
             command: pool.command(command),
-            pool: Arc::clone(pool),
+            pool,
             no_pool: None,
             timeout: None,
             queue_timeout: None,
@@ -53,7 +53,7 @@ impl CallOptions {
         match self.pool.find(name) {
             Ok(pool) => {
                 self.command = pool.command(&self.command.name);
-                (self.pool, self.no_pool) = (pool, None);
+                (self.pool, self.no_pool) = (pool.into(), None);
             }
             Err(error) => self.no_pool = Some(Box::new(error)),
         }
@@ -201,7 +201,7 @@ pub struct CallBuilder<T> {
 
 impl<T> CallBuilder<T> {
     /// Describes a call of a command.
-    pub(crate) fn new(pool: &Arc<PoolInner>, command: &str, args: &(impl Serialize + ?Sized)) -> Self {
+    pub(crate) fn new(pool: ShardRef<PoolInner>, command: &str, args: &(impl Serialize + ?Sized)) -> Self {
         let options = CallOptions::new(pool, command);
         Self { options, input: Encoded::encode_args(args), watcher: None, value: PhantomData }
     }

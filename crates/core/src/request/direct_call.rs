@@ -13,6 +13,7 @@ use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::progress::CallEnd;
 use crate::call::{Call, CallError, CallId, Input};
+use crate::sharded::ShardRef;
 use crate::value::Encoded;
 use crate::worker::process_ended;
 use snakepit_policy::time::after;
@@ -27,7 +28,7 @@ pub(crate) async fn ask(
     let id = CallId::next();
     let call_state = Arc::new(CallState::default());
     let deadline = after(Instant::now(), timeout);
-    let command_called = Arc::new(PoolCommand::new(command));
+    let command_called = ShardRef::from(Arc::new(PoolCommand::new(command)));
     let key = QueueKey::new(0, Instant::now(), id.0);
     let mut call = Call::new(id, command_called, Input::One(arguments), Arc::clone(&call_state), key);
     call.deadline = Some(deadline);

@@ -45,6 +45,6 @@ impl PoolInner {
             began: None,
             alone: false,
         };
-        PendingCall::begin_at(Arc::clone(self), plan, Placement::Only(worker.index))
+        PendingCall::begin_at(Arc::clone(self).into(), plan, Placement::Only(worker.index))
     }
 }

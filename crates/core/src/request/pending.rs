@@ -22,6 +22,7 @@ use crate::call::{Call, CallError, CallId, Extras, Input, NoWorkersReason, Porti
 use crate::queue::{
     AdmissionPermit, CallOutcome, CallTimer, Health, Location, Placement, PoolInner, QueueLimit,
 };
+use crate::sharded::ShardRef;
 use crate::telemetry::TraceContext;
 use crate::value::{Encoded, EncodedItems, ValueError};
 use crate::worker::{AUTOPSY_PATIENCE, Worker};
@@ -29,7 +30,7 @@ use snakepit_policy::time::after;
 
 /// The description of a call that is about to be submitted.
 pub(crate) struct CallPlan {
-    pub(crate) command: Arc<PoolCommand>,
+    pub(crate) command: ShardRef<PoolCommand>,
     pub(crate) input: Input,
     pub(crate) timeout: Duration,
     pub(crate) queue_timeout: Duration,
@@ -80,8 +81,8 @@ pub(super) enum PendingPhase {
 /// A call under way, as its caller holds it.
 pub struct PendingCall {
     pub(crate) id: CallId,
-    pub(super) pool: Arc<PoolInner>,
-    pub(crate) command: Arc<PoolCommand>,
+    pub(super) pool: ShardRef<PoolInner>,
+    pub(crate) command: ShardRef<PoolCommand>,
     pub(super) state: Arc<CallState>,
     pub(super) began: Instant,
     /// When the call was last given to the pool.
@@ -104,7 +105,7 @@ pub struct PendingCall {
 impl PendingCall {
     /// Submits a caller's call to its pool, which counts it.
     pub(crate) fn begin(
-        pool: Arc<PoolInner>,
+        pool: ShardRef<PoolInner>,
         mut plan: CallPlan,
         again: Option<Box<RetryState>>,
         span: Span,
@@ -130,13 +131,13 @@ impl PendingCall {
     }
 
     /// Like [`PendingCall::begin`], for a caller that limits its own calls and settles with the pool itself.
-    pub(crate) fn begin_bulk(pool: Arc<PoolInner>, plan: CallPlan) -> Result<Self, CallError> {
+    pub(crate) fn begin_bulk(pool: ShardRef<PoolInner>, plan: CallPlan) -> Result<Self, CallError> {
         Self::start(pool, plan, None, |pool, call| pool.submit(call, QueueLimit::Waived))
     }
 
     /// Submits a call of the engine itself, with a placement for the worker.
     pub(crate) fn begin_at(
-        pool: Arc<PoolInner>,
+        pool: ShardRef<PoolInner>,
         plan: CallPlan,
         placement: Placement,
     ) -> Result<Self, CallError> {
@@ -144,7 +145,7 @@ impl PendingCall {
     }
 
     fn start(
-        pool: Arc<PoolInner>,
+        pool: ShardRef<PoolInner>,
         plan: CallPlan,
         permit: Option<AdmissionPermit>,
         submit: impl FnOnce(&Arc<PoolInner>, Call) -> Result<(), CallError>,
@@ -166,7 +167,7 @@ impl PendingCall {
         let streams = extras.is_some_and(|extras| extras.stream.is_some());
         let trace = extras.and_then(|extras| extras.trace.clone());
         let key = if nested { QueueKey::nested(id.0) } else { QueueKey::new(plan.priority, now, id.0) };
-        let mut call = Call::new(id, Arc::clone(&plan.command), plan.input, Arc::clone(&call_state), key);
+        let mut call = Call::new(id, plan.command.clone(), plan.input, Arc::clone(&call_state), key);
         call.deadline = Some(after(began, plan.timeout));
         call.extras = plan.extras;
         call.alone = plan.alone;
@@ -372,7 +373,7 @@ impl PendingCall {
         self.phase = PendingPhase::Over;
         self.settle(CallOutcome::TimedOut);
         TimedOutCall {
-            pool: Arc::clone(&self.pool),
+            pool: self.pool.clone(),
             call: self.id,
             state: Arc::clone(&self.state),
             command: self.command.name.to_string(),
@@ -404,7 +405,7 @@ impl PendingCall {
             }
             CallEnd::Lost { holder, .. } => {
                 self.settle(CallOutcome::Died);
-                Err(self.lost(&Worker::of(&holder)).await)
+                Err(self.lost(Worker::of(&*holder)).await)
             }
         }
     }

@@ -54,7 +54,7 @@ impl PendingCall {
     pub(crate) async fn conclude_or_again(&mut self, end: CallEnd) -> Result<Option<Encoded>, CallError> {
         match end {
             CallEnd::Lost { holder, .. } if self.again.is_some() => {
-                self.make_again(&Worker::of(&holder)).await.map(|()| None)
+                self.make_again(Worker::of(&*holder)).await.map(|()| None)
             }
             end => self.conclude(end).await.map(Some),
         }
@@ -92,7 +92,7 @@ impl PendingCall {
         } else {
             QueueKey::new(again.priority, self.began, self.id.0)
         };
-        let (command, input) = (Arc::clone(&self.command), Input::One(again.input.clone()));
+        let (command, input) = (self.command.clone(), Input::One(again.input.clone()));
         let mut call = Call::new(self.id, command, input, Arc::clone(&self.state), key);
         call.deadline = Some(deadline);
         call.extras = again.extras.as_ref().map(|extras| Box::new(extras.again()));

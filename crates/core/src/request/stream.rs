@@ -5,7 +5,6 @@
 
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
@@ -19,6 +18,7 @@ use crate::call::progress::CallEnd;
 use crate::call::progress::Progress;
 use crate::call::{CallError, Portion};
 use crate::queue::{CallTimer, PoolInner};
+use crate::sharded::ShardRef;
 use crate::value::{Encoded, EncodedItems, ValueError};
 
 /// How much a worker may send in advance, unless the caller sets it.
@@ -48,7 +48,7 @@ pub struct StreamBuilder<T> {
 
 impl<T> StreamBuilder<T> {
     /// Describes a call that answers with many values.
-    pub(crate) fn new(pool: &Arc<PoolInner>, command: &str, args: &(impl Serialize + ?Sized)) -> Self {
+    pub(crate) fn new(pool: ShardRef<PoolInner>, command: &str, args: &(impl Serialize + ?Sized)) -> Self {
         let mut options = CallOptions::new(pool, command);
         options.extras().stream = Some(CREDIT);
         Self { options, input: Encoded::encode_args(args), value: PhantomData }

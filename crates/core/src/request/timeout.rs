@@ -7,6 +7,7 @@ use super::cancel::abandon;
 use crate::call::answer::CallState;
 use crate::call::{CallError, CallId};
 use crate::queue::PoolInner;
+use crate::sharded::ShardRef;
 
 /// A call that did not end in time.
 pub(crate) enum LateCall {
@@ -28,7 +29,7 @@ const STOPPED: &str = "  (the worker is stopped by a signal or a debugger; SIGCO
 
 /// A call that ran out of time at its worker. It asks the worker where it is stuck, then cancels the call.
 pub(crate) struct TimedOutCall {
-    pub(super) pool: Arc<PoolInner>,
+    pub(super) pool: ShardRef<PoolInner>,
     pub(super) call: CallId,
     pub(super) state: Arc<CallState>,
     pub(super) command: String,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::pending::PendingCall;
 use crate::call::answer::CallState;
 use crate::queue::{Location, PoolInner};
+use crate::sharded::ShardRef;
 
 /// A handle that withdraws a call from the queue while no worker has it.
 pub struct Withdrawal {
-    pool: Arc<PoolInner>,
+    pool: ShardRef<PoolInner>,
     state: Arc<CallState>,
 }
 
@@ -22,7 +23,7 @@ impl fmt::Debug for Withdrawal {
 impl PendingCall {
     /// Returns a handle that withdraws this call. A call that is retried can be withdrawn only in its first attempt.
     pub fn withdrawal(&self) -> Withdrawal {
-        Withdrawal { pool: Arc::clone(&self.pool), state: Arc::clone(&self.state) }
+        Withdrawal { pool: self.pool.clone(), state: Arc::clone(&self.state) }
     }
 
     /// Returns the name of the command.

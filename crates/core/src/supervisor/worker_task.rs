@@ -71,7 +71,7 @@ impl WorkerStart {
             began_at,
         };
         let worker = Arc::new(Worker::new(index, id, shared.clone(), made, handle, output));
-        shared.scheduler().enlist(Arc::clone(&worker));
+        shared.scheduler().enlist(&worker);
         let _ = reports.send(WorkerReport::Serving(tokio::task::id(), Arc::clone(&worker)));
         shared.feed(index);
         let times = EndTimes { grace: config.cancel_grace.terminate, stopping: self.stopping.clone() };

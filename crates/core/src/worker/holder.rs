@@ -10,9 +10,10 @@ use crate::call::lease::dispatch::Dispatch;
 use crate::call::lease::{Holder, Lease, Load, LoadKind};
 use crate::call::progress::{CallEnd, CallPlace};
 use crate::call::{Call, PoolCommand};
+use crate::sharded::{ShardCount, ShardRef};
 use crate::value::Encoded;
 
-impl Holder for Worker {
+impl Holder for ShardCount<Worker> {
     fn names(&self) -> (Arc<str>, Arc<str>) {
         (self.queue.pool_name(), self.id.as_str().into())
     }
@@ -41,7 +42,7 @@ impl Holder for Worker {
         self.queue.clear_each(command, inputs);
     }
 
-    fn suspect(&self, command: &Arc<PoolCommand>, input: Option<Encoded>) {
+    fn suspect(&self, command: &ShardRef<PoolCommand>, input: Option<Encoded>) {
         match input {
             Some(input) => self.suspect_call(command, input),
             None => self.suspect_nobody(),
@@ -76,46 +77,48 @@ impl Holder for Worker {
         self.put_batched_down(beside);
     }
 
-    fn batch_ended(&self, command: &Arc<PoolCommand>, calls: usize) {
+    fn batch_ended(&self, command: &ShardRef<PoolCommand>, calls: usize) {
         Arc::clone(&self.queue).batch_ended(command, calls);
     }
 }
 
-impl Worker {
+impl ShardRef<Worker> {
     /// Gives a call the place that was taken for it. `beside` is the number of calls that the worker has now.
-    pub(crate) fn seat(self: Arc<Self>, call: Call, beside: usize) -> Call {
+    pub(crate) fn seat(self, call: Call, beside: usize) -> Call {
         let load = Load { nanos: call.nanos(), kind: LoadKind::Own };
         self.places.add_work(load.nanos);
         self.hold(call, load, beside)
     }
 
     /// Lets a nested call be served in the place of a call that waits for it.
-    pub(crate) fn seat_guest(self: Arc<Self>, call: Call) -> Call {
+    pub(crate) fn seat_guest(self, call: Call) -> Call {
         let load = Load { nanos: call.nanos(), kind: LoadKind::Guest(call.id) };
         let beside = self.places.calls();
         self.hold(call, load, beside)
     }
 
-    fn hold(self: Arc<Self>, mut call: Call, load: Load, beside: usize) -> Call {
-        call.state.set_place(CallPlace::With(self.clone()));
+    fn hold(self, mut call: Call, load: Load, beside: usize) -> Call {
+        call.state.set_place(CallPlace::With(self.clone().into_count()));
         if beside == 1 {
             self.output.begin_call();
         }
         let taken = self.limit.is_some().then(|| Box::new((Instant::now(), beside)));
-        call.lease = Some(Lease::new(self, load, taken));
+        call.lease = Some(Lease::new(self.into_count(), load, taken));
         call
     }
+}
 
+impl Worker {
     /// Returns the worker that holds a call. Only workers hold calls.
-    pub(crate) fn of(holder: &Arc<dyn Holder>) -> Arc<Self> {
-        let holder: Arc<dyn std::any::Any + Send + Sync> = Arc::<dyn Holder>::clone(holder);
-        holder.downcast().expect("a call is held by a worker")
+    pub(crate) fn of(holder: &dyn Holder) -> &Arc<Self> {
+        let holder: &dyn std::any::Any = holder;
+        holder.downcast_ref::<ShardCount<Self>>().expect("a call is held by a worker")
     }
 }
 
 impl CallState {
     /// Returns the worker that has the call, or had it.
     pub(crate) fn worker(&self) -> Option<Arc<Worker>> {
-        self.holder().as_ref().map(Worker::of)
+        self.holder().map(|holder| Arc::clone(Worker::of(&*holder)))
     }
 }

@@ -56,8 +56,6 @@ pub(crate) struct Worker {
     pub(crate) generation: u64,
     /// How many calls the worker was started to run at the same time.
     pub(crate) concurrency: usize,
-    /// The number of calls that the worker was given so far. A batch counts as one.
-    calls: AtomicU64,
     /// The number of calls beyond the first of each batch that the worker was given.
     batched_calls: AtomicU64,
     /// How long the worker may serve.
@@ -159,7 +157,6 @@ impl Worker {
                 && made.fewest.is_none(),
             handle,
             output,
-            calls: AtomicU64::new(0),
             batched_calls: AtomicU64::new(0),
             began_at: made.began_at,
             ready_at: Instant::now(),
@@ -177,7 +174,7 @@ impl Worker {
 
     /// Returns how many calls the worker was given so far.
     pub(crate) fn calls_given(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed) + self.batched_calls.load(Ordering::Relaxed)
+        self.places.given.load(Ordering::Relaxed) + self.batched_calls.load(Ordering::Relaxed)
     }
 
     /// Counts a call of `callers` callers that is about to be given to the worker. Returns what it means for the
@@ -189,8 +186,9 @@ impl Worker {
         if callers > 1 {
             self.batched_calls.fetch_add(callers - 1, Ordering::Relaxed);
         }
-        let given =
-            self.calls.fetch_add(1, Ordering::Relaxed) + 1 + self.batched_calls.load(Ordering::Relaxed);
+        let given = self.places.given.fetch_add(1, Ordering::Relaxed)
+            + 1
+            + self.batched_calls.load(Ordering::Relaxed);
         let reaches = |limit: u64| given >= limit && given - callers < limit;
         if reaches(self.term.calls()) {
             CallWear::Due
@@ -220,7 +218,7 @@ impl Worker {
     /// Reports whether the worker has answered a call. Calls that are lost at the worker's end look answered
     /// afterwards.
     pub(crate) fn has_answered(&self) -> bool {
-        self.calls.load(Ordering::Relaxed) > self.places.calls() as u64
+        self.places.given.load(Ordering::Relaxed) > self.places.calls() as u64
     }
 
     /// Reports whether the worker holds a call.

@@ -33,12 +33,17 @@ const AHEAD: u64 = 1 << 63;
 const COUNT: u64 = FREE - 1;
 
 /// The places of a worker.
+///
+/// Each call changes the first two words. They have a cache line of their own, together with what else each call counts.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct WorkerPlaces {
     /// The number of calls with a place of their own, and the marks.
     word: AtomicU64,
     /// The estimated work of these calls, in nanoseconds.
     nanos: AtomicU64,
+    /// The number of calls that the worker was given so far. A batch counts as one.
+    pub(super) given: AtomicU64,
     /// How many calls the worker may run at the same time.
     places: AtomicUsize,
     /// The number of nested calls that are served in the places of others.
@@ -62,6 +67,7 @@ impl WorkerPlaces {
         Self {
             word: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
+            given: AtomicU64::new(0),
             places: AtomicUsize::new(places),
             guests: AtomicUsize::new(0),
             batched: AtomicUsize::new(0),

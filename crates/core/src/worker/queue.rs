@@ -7,6 +7,7 @@ use crate::call::lease::Load;
 use crate::call::lease::dispatch::Feeder;
 use crate::call::progress::CallEnd;
 use crate::call::{Call, CallId, Input, PoolCommand};
+use crate::sharded::ShardRef;
 use crate::tool::{SessionStore, Tools};
 use crate::value::Encoded;
 use snakepit_policy::quarantine::Charge;
@@ -28,7 +29,7 @@ pub(crate) trait WorkerQueue: Feeder {
     /// Repeats a member of a failed batch alone, or ends it with `otherwise`.
     fn make_alone(self: Arc<Self>, member: Call, otherwise: CallEnd);
     /// Records that a batch of `calls` calls has ended.
-    fn batch_ended(self: Arc<Self>, command: &Arc<PoolCommand>, calls: usize);
+    fn batch_ended(self: Arc<Self>, command: &ShardRef<PoolCommand>, calls: usize);
 
     /// Records that a call of the worker waits for a tool of the host.
     fn asks(&self, worker: &Arc<Worker>, call: CallId);

@@ -9,6 +9,7 @@ use super::{Autopsy, OomVerdict, Worker};
 use crate::adapter::Reason;
 use crate::call::PoolCommand;
 use crate::custody::ExitStatus;
+use crate::sharded::ShardRef;
 use crate::value::Encoded;
 use snakepit_policy::quarantine::{Blame, Charge};
 
@@ -24,7 +25,7 @@ pub(super) enum Suspects {
 
 #[derive(Debug, Default)]
 pub(super) struct SuspectCalls {
-    suspects: Vec<(Arc<PoolCommand>, Encoded)>,
+    suspects: Vec<(ShardRef<PoolCommand>, Encoded)>,
     /// The number of calls with several inputs, where it is unknown which input was at work.
     others: usize,
 }
@@ -38,13 +39,13 @@ impl Default for Suspects {
 impl Worker {
     /// Suspects a lost call that the worker has begun, or may have begun. Ignores a call that is dropped while the
     /// worker serves: it killed no worker.
-    pub(super) fn suspect_call(&self, command: &Arc<PoolCommand>, input: Encoded) {
+    pub(super) fn suspect_call(&self, command: &ShardRef<PoolCommand>, input: Encoded) {
         if !self.is_ending() {
             return;
         }
         let (autopsy, charge) = match &mut *lock(&self.suspects) {
             Suspects::Gathering(gathered) => {
-                gathered.suspects.push((Arc::clone(command), input));
+                gathered.suspects.push((command.clone(), input));
                 return;
             }
             Suspects::Died(autopsy, charge) => {

@@ -100,7 +100,7 @@ impl Call {
             .boxed();
         };
         let id = self.id;
-        let worker = Worker::of(lease.holder());
+        let worker = Arc::clone(Worker::of(&**lease.holder()));
         let queue = &worker.queue;
         let link = Link {
             call: self.id,

@@ -280,6 +280,27 @@ async fn a_serial_worker_starts_the_next_call_with_its_last_answer() {
 }
 
 #[tokio::test]
+async fn a_worker_that_has_answered_all_it_was_sent_is_busy_again_once_it_is_sent_more() {
+    let bench = Bench::start().await;
+    let mut held = HeldCalls::new(1);
+    let (first, _callers) = bench.hold(&mut held, 2).await;
+    held.all_sent();
+    let (_unsent, _more) = bench.hold(&mut held, 1).await;
+    for (number, stays_busy) in first.iter().zip([true, false]) {
+        let taken = held.take(*number).expect("a call");
+        let answered = Instant::now();
+        held.answered_together(answered, std::iter::once(&taken));
+        taken.finish(Ok(Encoded::nil()));
+        if !stays_busy {
+            held.all_sent();
+        }
+        assert_eq!(held.at_work()[0].since == answered, stays_busy);
+    }
+    held.end(StartKnowledge::Unknown).settle();
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn a_stream_is_counted_against_its_credit() {
     let bench = Bench::start().await;
     let mut stream = bench.pit.stream::<i64>("work", ()).credit(2).open().expect("a stream");

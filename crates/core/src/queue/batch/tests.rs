@@ -1,17 +1,19 @@
 //! Tests the bookkeeping of batches without workers: which calls wait where, and what is due.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
 use crate::adapter::Batching;
+use crate::sharded::ShardRef;
 use crate::value::Encoded;
 
 const MUCH: usize = 1 << 20;
 
-fn command(size: u32, window: Duration) -> Arc<PoolCommand> {
+fn command(size: u32, window: Duration) -> ShardRef<PoolCommand> {
     let command = PoolCommand::numbered("embed", 3);
     command.set_batching(Some(Batching { size, window_us: window.as_micros() as u64 }));
-    Arc::new(command)
+    ShardRef::from(Arc::new(command))
 }
 
 /// Returns the key of a call. All calls arrive at the same time.
@@ -19,8 +21,8 @@ fn key(priority: i8, number: u64) -> QueueKey {
     QueueKey::new(priority, *crate::call::queue_key::BEGINNING, number)
 }
 
-fn call(command: &Arc<PoolCommand>, priority: i8, number: u64) -> Call {
-    let mut call = Call::carrier(Arc::clone(command), key(priority, number), None);
+fn call(command: &ShardRef<PoolCommand>, priority: i8, number: u64) -> Call {
+    let mut call = Call::carrier(command.clone(), key(priority, number), None);
     call.input = Input::One(Encoded::nil());
     call
 }

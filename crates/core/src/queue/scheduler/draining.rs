@@ -56,6 +56,6 @@ impl Scheduler {
             .iter()
             .flatten()
             .filter(|entry| entry.drain != DrainReason::Replaced)
-            .map(|entry| &entry.worker)
+            .map(|entry| &*entry.worker)
     }
 }

@@ -24,6 +24,7 @@ use crate::call::QueueKey;
 use crate::call::estimate::{MAX_HELD, may_wait_at_worker};
 use crate::call::progress::CallPlace;
 use crate::call::{Call, CallId};
+use crate::sharded::{ShardRef, ShardedArc};
 use crate::worker::{OpenPlaces, Worker, WorkerPlaces};
 use draining::DrainReason;
 use gate::QueueGate;
@@ -32,7 +33,7 @@ use open_workers::OpenWorkers;
 
 #[derive(Debug)]
 struct WorkerEntry {
-    worker: Arc<Worker>,
+    worker: ShardedArc<Worker>,
     /// Calls of this worker that wait for tools of the host, each with the number of tools.
     asking: Vec<(CallId, usize)>,
     /// Nested calls that are served in lent places, the latest last.
@@ -150,8 +151,9 @@ impl Scheduler {
         self.open.set_waiting(self.queue.len(), self.gate != QueueGate::Open);
     }
 
-    pub(crate) fn worker(&self, entry: usize) -> Option<Arc<Worker>> {
-        self.entry(entry).map(|entry| Arc::clone(&entry.worker))
+    /// Returns a worker for a call to hold.
+    pub(super) fn worker(&self, entry: usize) -> Option<ShardRef<Worker>> {
+        self.entry(entry).map(|entry| entry.worker.own())
     }
 
     fn entry(&self, index: usize) -> Option<&WorkerEntry> {
@@ -179,9 +181,9 @@ impl Scheduler {
     }
 
     /// Adds a worker that is ready and idle. [`Scheduler::next_for`] returns work for it.
-    pub(crate) fn enlist(&mut self, worker: Arc<Worker>) {
-        let index = worker.index;
-        self.open.set_worker(index, Some(Arc::clone(&worker)));
+    pub(crate) fn enlist(&mut self, worker: &Arc<Worker>) {
+        let (index, worker) = (worker.index, ShardedArc::new(worker));
+        self.open.set_worker(index, Some(worker.clone()));
         self.entries[index] = Some(WorkerEntry {
             worker,
             asking: Vec::new(),
@@ -348,7 +350,7 @@ impl Scheduler {
         self.entries
             .get_mut(worker.index)?
             .as_mut()
-            .filter(|entry| std::ptr::eq(&raw const *entry.worker, worker))
+            .filter(|entry| std::ptr::eq(&raw const **entry.worker, worker))
     }
 
     /// Returns the next call for a worker that may have a free place.
@@ -462,7 +464,7 @@ impl Scheduler {
     /// Gives a call the place that was taken for it, or a lent one.
     pub(crate) fn assign(&mut self, index: usize, call: Call, beside: Option<usize>) -> Call {
         let Some(entry) = self.entries[index].as_mut() else { return call };
-        let worker = Arc::clone(&entry.worker);
+        let worker = entry.worker.own();
         let Some(beside) = beside else {
             entry.guests.push(call.id);
             worker.places.set_guests(entry.guests.len());

@@ -18,13 +18,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 
+use crate::sharded::{ShardRef, ShardedArc};
 use crate::worker::{FreedPlace, Worker, WorkerPlaces};
 
 /// The bit of [`OpenWorkers::waiting`] that is set while the scheduler takes no more calls, or only some.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// How many workers are tried for a call that may wait at any of them.
-const TRIED_AHEAD: usize = 4;
+const TRIED_AHEAD: usize = 16;
 
 /// The workers of a pool, as callers without the scheduler's lock see them.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub(crate) struct OpenWorkers<W = Worker> {
 #[derive(Debug)]
 struct OpenWorkerTable<W> {
     /// The workers by their indices.
-    workers: Vec<Option<Arc<W>>>,
+    workers: Vec<Option<ShardedArc<W>>>,
     /// The indices that are in use.
     indices: Vec<usize>,
     /// Workers without calls.
@@ -50,7 +51,7 @@ struct OpenWorkerTable<W> {
 /// A place that a call has at a worker.
 #[derive(Debug)]
 pub(crate) struct TakenPlace<W = Worker> {
-    pub(crate) worker: Arc<W>,
+    pub(crate) worker: ShardRef<W>,
     /// How many calls the worker has now.
     pub(crate) beside: usize,
 }
@@ -66,7 +67,7 @@ pub(crate) struct Taken<W = Worker> {
 }
 
 impl<W> OpenWorkerTable<W> {
-    fn new(workers: Vec<Option<Arc<W>>>) -> Self {
+    fn new(workers: Vec<Option<ShardedArc<W>>>) -> Self {
         let indices = (0..workers.len()).filter(|index| workers[*index].is_some()).collect();
         let (idle, free) = (BitSet::new(workers.len()), BitSet::new(workers.len()));
         Self { workers, indices, idle, free }
@@ -128,7 +129,7 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkers<W> {
     }
 
     /// Replaces the worker at an index.
-    pub(crate) fn set_worker(&self, index: usize, worker: Option<Arc<W>>) {
+    pub(crate) fn set_worker(&self, index: usize, worker: Option<ShardedArc<W>>) {
         let mut workers = self.table.load().workers.clone();
         if workers.len() <= index {
             workers.resize_with(index + 1, || None);
@@ -138,7 +139,7 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkers<W> {
         let table = self.table.load();
         for index in &table.indices {
             if let Some(worker) = &table.workers[*index] {
-                table.list(*index, worker.as_ref().as_ref());
+                table.list(*index, (***worker).as_ref());
             }
         }
     }
@@ -194,7 +195,7 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkerTable<W> {
         unlisted: &mut Option<usize>,
     ) -> Option<TakenPlace<W>> {
         let worker = self.workers[index].as_ref()?;
-        let places: &WorkerPlaces = worker.as_ref().as_ref();
+        let places: &WorkerPlaces = (***worker).as_ref();
         let taken = places.take_open(limit(places));
         if taken.is_none_or(|held| held >= limit(places)) {
             widen_window();
@@ -206,7 +207,7 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkerTable<W> {
                 *unlisted = Some(index);
             }
         }
-        Some(TakenPlace { worker: Arc::clone(worker), beside: taken? })
+        Some(TakenPlace { worker: worker.own(), beside: taken? })
     }
 
     /// Lets a short call wait at a worker: at the one with less work of two, or at another one if they have enough.
@@ -217,13 +218,13 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkerTable<W> {
         }
         let start = fastrand::usize(..count);
         let number = |number: usize| self.workers[self.indices[(start + number) % count]].as_ref();
-        let work = |worker: &Arc<W>| worker.as_ref().as_ref().nanos();
+        let work = |worker: &ShardedArc<W>| (***worker).as_ref().nanos();
         let swapped = number(1).map(work) < number(0).map(work);
         let order = [usize::from(swapped), usize::from(!swapped)].into_iter().chain(2..TRIED_AHEAD);
         order.take(count).find_map(|tried| {
             let worker = number(tried)?;
-            let beside = worker.as_ref().as_ref().take_ahead(nanos)?;
-            Some(TakenPlace { worker: Arc::clone(worker), beside })
+            let beside = (***worker).as_ref().take_ahead(nanos)?;
+            Some(TakenPlace { worker: worker.own(), beside })
         })
     }
 }

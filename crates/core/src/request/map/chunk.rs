@@ -25,6 +25,7 @@ use crate::queue::{CallOutcome, PoolInner};
 use crate::request::attempts::Attempts;
 use crate::request::pending::{CallPlan, PendingCall};
 use crate::request::telemetry::tell_refusal;
+use crate::sharded::ShardRef;
 use crate::telemetry::{Event, Level, emit_with};
 use crate::value::{Encoded, ValueError};
 use snakepit_policy::NoRetry;
@@ -35,8 +36,8 @@ type ChunkEnd = Result<(), (CallError, Option<usize>)>;
 
 /// What all chunks of a map share.
 pub(super) struct ChunkJob {
-    pub(super) pool: Arc<PoolInner>,
-    pub(super) command: Arc<PoolCommand>,
+    pub(super) pool: ShardRef<PoolInner>,
+    pub(super) command: ShardRef<PoolCommand>,
     pub(super) timeout: Duration,
     pub(super) priority: i8,
     pub(super) idempotent: bool,
@@ -82,7 +83,7 @@ impl ChunkJob {
         let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
         let extras = self.extras.as_ref().map(|extras| Box::new(extras.again()));
         let plan = CallPlan {
-            command: Arc::clone(&self.command),
+            command: self.command.clone(),
             input,
             timeout: self.timeout,
             // A map is its own queue: it limits what it sends, and the rest waits in the map.
@@ -92,7 +93,7 @@ impl ChunkJob {
             began: Some(began),
             alone,
         };
-        let mut waiting = match PendingCall::begin_bulk(Arc::clone(&self.pool), plan) {
+        let mut waiting = match PendingCall::begin_bulk(self.pool.clone(), plan) {
             Ok(waiting) => waiting,
             Err(error) => return (Vec::new(), Err((error, None)), None),
         };

@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use crate::call::CallError;
 use crate::queue::PoolInner;
 use crate::request::builder::{CallOptions, common_options};
+use crate::sharded::ShardRef;
 use crate::value::{Encoded, ValueBlock, ValueError};
 use chunk::ChunkJob;
 
@@ -60,7 +61,7 @@ pub struct MapBuilder<T> {
 
 impl<T: DeserializeOwned + Send + 'static> MapBuilder<T> {
     /// Describes calls of one command, one for each input.
-    pub(crate) fn new<I>(pool: &Arc<PoolInner>, command: &str, inputs: I) -> Self
+    pub(crate) fn new<I>(pool: ShardRef<PoolInner>, command: &str, inputs: I) -> Self
     where
         I: IntoIterator<IntoIter: Send + 'static>,
         I::Item: Serialize,

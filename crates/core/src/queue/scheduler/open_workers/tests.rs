@@ -21,13 +21,13 @@ fn pool(workers: usize, places: usize, open: OpenPlaces) -> OpenWorkers<Places> 
     for index in 0..workers {
         let worker = Arc::new(Places(WorkerPlaces::new(places)));
         worker.0.open(open);
-        pool.set_worker(index, Some(worker));
+        pool.set_worker(index, Some(ShardedArc::new(&worker)));
     }
     pool
 }
 
 fn taken(pool: &OpenWorkers<Places>) -> Option<Arc<Places>> {
-    pool.take(u32::MAX).place.map(|place| place.worker)
+    pool.take(u32::MAX).place.map(|place| Arc::clone(&place.worker))
 }
 
 #[test]
@@ -110,8 +110,9 @@ impl Queue {
 
     fn index_of(&self, worker: &Arc<Places>) -> usize {
         let table = self.pool.table.load();
-        let is_it =
-            |known: &Option<Arc<Places>>| known.as_ref().is_some_and(|known| Arc::ptr_eq(known, worker));
+        let is_it = |known: &Option<ShardedArc<Places>>| {
+            known.as_ref().is_some_and(|known| Arc::ptr_eq(known, worker))
+        };
         table.workers.iter().position(is_it).expect("the workers stay")
     }
 
