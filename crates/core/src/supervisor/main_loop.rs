@@ -440,9 +440,7 @@ impl Supervisor {
                 let kept = |member: &mut SupervisedWorker| member.worker.index == index;
                 let gone = self.serving.remove(&index).or_else(|| self.kept.extract_if(.., kept).next());
                 if let Some(member) = gone {
-                    let worker = member.worker.id.as_str();
-                    self.shared.announce(|pool| Event::WorkerLeaves { pool, worker: worker.into() });
-                    self.leaving.push(member);
+                    self.note_leaving(member);
                 }
             }
         }
