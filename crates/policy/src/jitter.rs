@@ -38,7 +38,7 @@ impl Chance {
 }
 
 /// Multiplies a time. Saturates if the product does not fit in a `Duration`.
-fn scaled(time: Duration, factor: f64) -> Duration {
+pub(crate) fn scaled(time: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 

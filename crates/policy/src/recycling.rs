@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::jitter::scaled;
 use snakepit_settings::settings;
 #[cfg(feature = "config")]
 use snakepit_settings::{ByteSize, HumanTime};
@@ -130,10 +131,7 @@ impl Term {
                 .max_requests
                 .filter(|calls| *calls > 0)
                 .map(|calls| ((calls as f64 * share()).round() as u64).max(1)),
-            // Saturates if the product is too long.
-            ttl: config
-                .ttl
-                .map(|ttl| Duration::try_from_secs_f64(ttl.as_secs_f64() * share()).unwrap_or(Duration::MAX)),
+            ttl: config.ttl.map(|ttl| scaled(ttl, share())),
             idle_ttl: config.idle_ttl,
             max_rss: config.memory_limit(),
         }

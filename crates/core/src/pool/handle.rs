@@ -16,7 +16,7 @@ use crate::queue::{CircuitTable, PoolInner, SessionInfo, Suspect};
 use crate::request::{CallBuilder, MapBuilder, StreamBuilder};
 use crate::sharded::ShardedArc;
 use crate::supervisor::{ReloadError, Reloaded, SupervisorHandle, announce_session_end};
-use crate::telemetry::{Event, Level, Subscription, emit_with};
+use crate::telemetry::{Event, Subscription};
 use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
 
 /// A running pool. Cheap to clone.
@@ -290,12 +290,10 @@ impl Pool {
     pub fn end_session(&self, id: &str) -> bool {
         let ended = self.shared.sessions.end(id);
         if let Some(session) = &ended {
-            let (pool, id) = (&self.shared.name, &session.id);
-            emit_with(Level::Debug, || Event::SessionEnded {
-                pool: Arc::clone(pool),
-                session: Arc::clone(id),
+            announce_session_end(&self.shared, session, |pool, session| Event::SessionEnded {
+                pool,
+                session,
             });
-            announce_session_end(&self.shared, session);
         }
         ended.is_some()
     }

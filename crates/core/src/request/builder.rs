@@ -9,7 +9,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::pending::{CallPlan, PendingCall};
-use super::retry::RetryState;
 use super::telemetry::tell_refusal;
 use crate::call::PoolCommand;
 use crate::call::progress::Progress;
@@ -93,7 +92,6 @@ impl CallOptions {
                 pool.count_refused(error);
                 tell_refusal(&pool, &self.command, error);
             })?;
-        let again = self.idempotent.then(|| RetryState::new(&input, self.extras.as_deref(), self.priority));
         let streams = self.extras.as_ref().is_some_and(|extras| extras.stream.is_some());
         let default =
             if streams { pool.call_limits.stream_timeout() } else { pool.call_limits.call_timeout() };
@@ -106,8 +104,9 @@ impl CallOptions {
             extras: self.extras,
             began: None,
             alone: self.alone,
+            idempotent: self.idempotent,
         };
-        PendingCall::begin(pool, plan, again, span)
+        PendingCall::begin(pool, plan, span)
     }
 }
 

@@ -44,6 +44,7 @@ impl PoolInner {
             extras: None,
             began: None,
             alone: false,
+            idempotent: false,
         };
         PendingCall::begin_at(Arc::clone(self).into(), plan, Placement::Only(worker.index))
     }

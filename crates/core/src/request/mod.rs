@@ -1,8 +1,8 @@
 //! What callers ask of a pool, and wait for.
 //!
 //! A request describes a call (`builder`, `stream`, `map`), becomes a [`Call`](crate::call::Call) that the pool places,
-//! and watches the deadline (`pending`, `timeout`). It repeats a lost call (`attempts`, `retry`) and reports the end of
-//! the call (`telemetry`).
+//! and watches the deadline (`pending`, `timeout`). `attempts` is the one state machine that decides what follows a lost
+//! attempt, for calls and streams (`retry`) and for maps. `telemetry` reports the end of the call.
 
 mod attempts;
 mod builder;

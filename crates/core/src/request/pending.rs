@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Span;
 
+use super::attempts::Attempts;
 use super::cancel::abandon;
 use super::retry::RetryState;
 use super::telemetry::{refused, tell_refusal};
@@ -40,6 +41,8 @@ pub(crate) struct CallPlan {
     pub(crate) began: Option<Instant>,
     /// Whether the worker may have no other call meanwhile.
     pub(crate) alone: bool,
+    /// Whether the call is repeated if its worker is lost.
+    pub(crate) idempotent: bool,
 }
 
 impl CallPlan {
@@ -107,7 +110,6 @@ impl PendingCall {
     pub(crate) fn begin(
         pool: ShardRef<PoolInner>,
         mut plan: CallPlan,
-        again: Option<Box<RetryState>>,
         span: Span,
     ) -> Result<Self, CallError> {
         let admitted = match &plan.input {
@@ -119,12 +121,11 @@ impl PendingCall {
             tell_refusal(&pool, &plan.command, error);
         })?;
         plan.alone |= permit.is_trial();
-        if again.is_some() {
+        if plan.idempotent {
             pool.deposit_for_retries();
         }
         let mut begun =
             Self::start(pool, plan, Some(permit), |pool, call| pool.submit(call, QueueLimit::Holds))?;
-        begun.again = again;
         begun.span = span;
         begun.tell_beginning();
         Ok(begun)
@@ -171,6 +172,8 @@ impl PendingCall {
         call.deadline = Some(after(began, plan.timeout));
         call.extras = plan.extras;
         call.alone = plan.alone;
+        let attempts = || Attempts::first(Some(began), plan.timeout);
+        let again = plan.idempotent.then(|| RetryState::of(&call, attempts())).flatten();
         if let Err(error) = submit(&pool, call) {
             return Err(refused(&pool, &plan.command, permit, error));
         }
@@ -189,7 +192,7 @@ impl PendingCall {
             trace,
             span: Span::none(),
             permit,
-            again: None,
+            again,
         })
     }
 

@@ -86,14 +86,9 @@ impl<T> StreamBuilder<T> {
 
 enum StreamState {
     Open(PendingCall),
-    Ending(BoxFuture<'static, StreamEnding>),
+    /// Returns the call if its worker was lost before the first item, and it is made again.
+    Ending(BoxFuture<'static, Result<Option<PendingCall>, CallError>>),
     Over,
-}
-
-enum StreamEnding {
-    Over(Option<CallError>),
-    /// The worker was lost before the first item, and the call is made again.
-    Again(PendingCall),
 }
 
 /// The values of a streaming call.
@@ -143,13 +138,13 @@ impl<T: DeserializeOwned> Stream for CallStream<T> {
             match &mut this.state {
                 StreamState::Over => return Poll::Ready(None),
                 StreamState::Ending(ending) => match ready!(ending.as_mut().poll(context)) {
-                    StreamEnding::Over(error) => {
-                        this.state = StreamState::Over;
-                        return Poll::Ready(error.map(Err));
-                    }
-                    StreamEnding::Again(waiting) => {
+                    Ok(Some(waiting)) => {
                         this.timer.reset(waiting.first_look());
                         this.state = StreamState::Open(waiting);
+                    }
+                    over => {
+                        this.state = StreamState::Over;
+                        return Poll::Ready(over.err().map(Err));
                     }
                 },
                 StreamState::Open(waiting) => match ready!(waiting.poll_event(&mut this.timer, context)) {
@@ -195,16 +190,12 @@ impl<T> CallStream<T> {
             return;
         };
         self.state = StreamState::Ending(Box::pin(async move {
-            match waiting.conclude_or_again(end).await {
-                Ok(None) => StreamEnding::Again(waiting),
-                Ok(Some(_)) => StreamEnding::Over(None),
-                Err(error) => StreamEnding::Over(Some(error)),
-            }
+            let over = waiting.conclude_or_again(end).await?;
+            Ok(over.is_none().then_some(waiting))
         }));
     }
 
     fn give_up(&mut self, late: LateCall) {
-        self.state =
-            StreamState::Ending(Box::pin(async move { StreamEnding::Over(Some(late.explain().await)) }));
+        self.state = StreamState::Ending(Box::pin(async move { Err(late.explain().await) }));
     }
 }

@@ -22,7 +22,7 @@ use super::{Generation, SupervisorCommand};
 use crate::adapter::{Reason, StartError};
 use crate::custody::Run;
 use crate::queue::PoolInner;
-use crate::telemetry::{Event, Level, emit_with};
+use crate::telemetry::Event;
 use crate::worker::StopWindow;
 use crate::worker::Worker;
 use snakepit_policy::jitter::Chance;
@@ -233,12 +233,10 @@ impl Supervisor {
     pub(super) fn end_sessions(&mut self) {
         let (ended, next) = self.shared.sessions.expire();
         for session in ended {
-            let (pool, id) = (&self.shared.name, &session.id);
-            emit_with(Level::Debug, || Event::SessionExpired {
-                pool: Arc::clone(pool),
-                session: Arc::clone(id),
+            announce_session_end(&self.shared, &session, |pool, session| Event::SessionExpired {
+                pool,
+                session,
             });
-            announce_session_end(&self.shared, &session);
         }
         self.sessions_at = after(Instant::now(), next.max(Duration::from_millis(10)));
     }
@@ -402,15 +400,7 @@ impl Supervisor {
         let chosen = self.serving.values_mut().filter(|member| {
             member.due.is_none() && worker.is_none_or(|worker| member.worker.id.as_str() == worker)
         });
-        let mark = |member: &mut SupervisedWorker| {
-            member.due = Some(ReplaceReason::Worn(RecycleReason::ByHand).now());
-            self.shared.announce(|pool| Event::WorkerDue {
-                pool,
-                worker: member.worker.id.as_str().into(),
-                reason: RecycleReason::ByHand.to_string().into(),
-            });
-        };
-        chosen.map(mark).count()
+        chosen.map(|member| member.recycle(RecycleReason::ByHand, &self.shared)).count()
     }
 
     pub(super) fn receive_report(&mut self, report: WorkerReport) {
@@ -440,9 +430,7 @@ impl Supervisor {
                 let kept = |member: &mut SupervisedWorker| member.worker.index == index;
                 let gone = self.serving.remove(&index).or_else(|| self.kept.extract_if(.., kept).next());
                 if let Some(member) = gone {
-                    let worker = member.worker.id.as_str();
-                    self.shared.announce(|pool| Event::WorkerLeaves { pool, worker: worker.into() });
-                    self.leaving.push(member);
+                    self.note_leaving(member);
                 }
             }
         }

@@ -95,16 +95,12 @@ impl SupervisorHandle {
 
     /// Returns the workers, or none once the supervisor has stopped.
     pub(super) async fn roll(&self) -> WorkerRows {
-        let (reply, answer) = oneshot::channel();
-        let _ = self.orders.send(SupervisorCommand::WorkerRows(reply));
-        answer.await.unwrap_or_default()
+        self.ask(SupervisorCommand::WorkerRows).await.unwrap_or_default()
     }
 
     /// Replaces one worker, or all of them, without losing capacity. Returns how many will be replaced.
     pub(crate) async fn recycle(&self, worker: Option<String>) -> usize {
-        let (reply, answer) = oneshot::channel();
-        let _ = self.orders.send(SupervisorCommand::Recycle(worker, reply));
-        answer.await.unwrap_or(0)
+        self.ask(|reply| SupervisorCommand::Recycle(worker, reply)).await.unwrap_or(0)
     }
 
     /// Replaces every worker by one with the new code, and with the new settings if there are any.
@@ -122,9 +118,8 @@ impl SupervisorHandle {
             }
             None => None,
         };
-        let (reply, answer) = oneshot::channel();
-        let _ = self.orders.send(SupervisorCommand::Reload(pool.map(Box::new), reply));
-        answer.await.unwrap_or(Err(ReloadError::Stopped))
+        let answer = self.ask(|reply| SupervisorCommand::Reload(pool.map(Box::new), reply)).await;
+        answer.unwrap_or(Err(ReloadError::Stopped))
     }
 
     /// Like [`SupervisorHandle::stop`], but does not wait.
@@ -134,10 +129,14 @@ impl SupervisorHandle {
 
     /// Asks every worker to end within the window; the engine sends KILL. Waits until all workers are gone.
     pub(crate) async fn stop(&self, window: StopWindow) {
-        let (done, gone) = oneshot::channel();
-        if self.orders.send(SupervisorCommand::Stop(window, done)).is_ok() {
-            let _ = gone.await;
-        }
+        let _ = self.ask(|done| SupervisorCommand::Stop(window, done)).await;
+    }
+
+    /// Sends a command and waits for the answer. Returns `None` if the supervisor has stopped.
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> SupervisorCommand) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.orders.send(command(reply));
+        answer.await.ok()
     }
 }
 

@@ -11,12 +11,13 @@ use tokio::time::Instant;
 
 use super::main_loop::{ReplaceReason, SupervisedWorker, Supervisor, WorkerReport};
 use crate::adapter::{AtWork, Reason};
+use crate::queue::PoolInner;
 use crate::telemetry::Event;
 use crate::worker::{Pss, Watch, Worker, WorkerOrder};
 use snakepit_policy::WhenStuck;
 use snakepit_policy::liveness::Liveness;
 use snakepit_policy::memory_growth::MemoryGauge;
-use snakepit_policy::recycling::WorkerUsage;
+use snakepit_policy::recycling::{RecycleReason, WorkerUsage};
 use snakepit_policy::sizing::Observation;
 
 /// How often workers are looked at.
@@ -99,6 +100,16 @@ impl SupervisedWorker {
             memory: self.notes.memory,
         }
     }
+
+    /// Marks the worker for replacement. It serves until its replacement does.
+    pub(super) fn recycle(&mut self, why: RecycleReason, shared: &PoolInner) {
+        self.due = Some(ReplaceReason::Worn(why).now());
+        shared.announce(|pool| Event::WorkerDue {
+            pool,
+            worker: self.worker.id.as_str().into(),
+            reason: why.to_string().into(),
+        });
+    }
 }
 
 impl Supervisor {
@@ -130,12 +141,7 @@ impl Supervisor {
     fn find_worn(&mut self, now: Instant) {
         for member in self.serving.values_mut().filter(|member| member.due.is_none()) {
             if let Some(why) = member.term.due(&member.usage(now)) {
-                member.due = Some(ReplaceReason::Worn(why).now());
-                self.shared.announce(|pool| Event::WorkerDue {
-                    pool,
-                    worker: member.worker.id.as_str().into(),
-                    reason: why.to_string().into(),
-                });
+                member.recycle(why, &self.shared);
             }
         }
         self.rest_worn_out(now);

@@ -45,6 +45,11 @@ impl Supervisor {
         // At once, so that the pool shows only the workers that stay.
         self.shared.retire(member.worker.index);
         member.worker.order(WorkerOrder::Retire(reason));
+        self.note_leaving(member);
+    }
+
+    /// Announces that a worker finishes its last calls.
+    pub(super) fn note_leaving(&mut self, member: SupervisedWorker) {
         let worker = member.worker.id.as_str();
         self.shared.announce(|pool| Event::WorkerLeaves { pool, worker: worker.into() });
         self.leaving.push(member);

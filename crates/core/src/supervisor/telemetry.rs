@@ -94,30 +94,23 @@ impl Supervisor {
     }
 
     pub(super) fn roll(&mut self) -> WorkerRows {
-        let entry = |member: &SupervisedWorker| WorkerRow {
+        let row = |member: &SupervisedWorker, state| WorkerRow {
             worker: Arc::clone(&member.worker),
-            state: if member.due.is_some() { WorkerDuty::Due } else { WorkerDuty::Serving },
-            reason: member.due.map(|mark| mark.due.to_string()),
-            liveness: Some(member.liveness()),
-        };
-        let leaves = |member: &SupervisedWorker| WorkerRow {
-            worker: Arc::clone(&member.worker),
-            state: WorkerDuty::Leaving,
+            state,
             reason: member.due.map(|mark| mark.due.to_string()),
             liveness: None,
         };
-        let kept = |member: &SupervisedWorker| WorkerRow { state: WorkerDuty::Kept, ..leaves(member) };
+        let serving = self.serving.values().map(|member| {
+            let state = if member.due.is_some() { WorkerDuty::Due } else { WorkerDuty::Serving };
+            WorkerRow { liveness: Some(member.liveness()), ..row(member, state) }
+        });
+        let kept = self.kept.iter().map(|member| row(member, WorkerDuty::Kept));
+        let leaving = self.leaving.iter().map(|member| row(member, WorkerDuty::Leaving));
         WorkerRows {
             generation: self.generation.number,
             target: self.target,
             starting: self.starting.len(),
-            workers: self
-                .serving
-                .values()
-                .map(entry)
-                .chain(self.kept.iter().map(kept))
-                .chain(self.leaving.iter().map(leaves))
-                .collect(),
+            workers: serving.chain(kept).chain(leaving).collect(),
             tainted: self.slots.tainted(Instant::now()),
         }
     }

@@ -20,6 +20,7 @@ use crate::output::Output;
 use crate::queue::PoolInner;
 use crate::queue::session::EndedSession;
 use crate::request::direct_call::ask;
+use crate::telemetry::{Event, Level, emit_with};
 use crate::value::Encoded;
 use crate::worker::{
     AUTOPSY_PATIENCE, EXIT_TIMEOUT, EndTimes, StopWindow, Worker, WorkerEnding, WorkerSpec, tend,
@@ -252,8 +253,13 @@ async fn how_it_ended(handle: &Arc<dyn Handle>, output: &Output) -> String {
     }
 }
 
-/// Notifies the workers that have served a session of its end.
-pub(crate) fn announce_session_end(shared: &Arc<PoolInner>, session: &EndedSession) {
+/// Emits the event of a session's end, and notifies the workers that have served the session.
+pub(crate) fn announce_session_end(
+    shared: &Arc<PoolInner>,
+    session: &EndedSession,
+    event: impl FnOnce(Arc<str>, Arc<str>) -> Event,
+) {
+    emit_with(Level::Debug, || event(Arc::clone(&shared.name), Arc::clone(&session.id)));
     for worker in session.served_by.iter().filter_map(std::sync::Weak::upgrade) {
         shared.send_session_end(&worker, &session.id);
     }

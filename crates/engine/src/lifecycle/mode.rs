@@ -77,16 +77,6 @@ impl ExitMode {
             Self::None | Self::Auto => ExitAction::Return,
         }
     }
-
-    /// Returns the mode's name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Halt => "halt",
-            Self::Stop => "stop",
-            Self::Auto => "auto",
-        }
-    }
 }
 
 impl StopMode {
@@ -96,15 +86,6 @@ impl StopMode {
             Self::IfStarted => owned,
             Self::Always => true,
             Self::Never => false,
-        }
-    }
-
-    /// Returns the mode's name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::IfStarted => "if_started",
-            Self::Always => "always",
-            Self::Never => "never",
         }
     }
 }
@@ -134,67 +115,47 @@ impl ExitMode {
     }
 }
 
-impl FromStr for ExitMode {
-    type Err = ArgumentError;
-
-    /// Parses one of the four names, exactly as written.
-    fn from_str(text: &str) -> Result<Self, ArgumentError> {
-        match text {
-            "none" => Ok(Self::None),
-            "halt" => Ok(Self::Halt),
-            "stop" => Ok(Self::Stop),
-            "auto" => Ok(Self::Auto),
-            _ => Err(ArgumentError {
-                option: "exit_mode",
-                value: text.to_owned(),
-                allowed: "none, halt, stop and auto",
-            }),
+/// Gives the modes of a script's option their names, which are parsed exactly as written.
+macro_rules! named_modes {
+    ($mode:ident, $option:literal, $allowed:literal: $($variant:ident = $name:literal),+) => {
+        impl $mode {
+            /// Returns the mode's name.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
         }
-    }
-}
 
-impl FromStr for StopMode {
-    type Err = ArgumentError;
+        impl FromStr for $mode {
+            type Err = ArgumentError;
 
-    /// Parses one of the three names, exactly as written.
-    fn from_str(text: &str) -> Result<Self, ArgumentError> {
-        match text {
-            "if_started" => Ok(Self::IfStarted),
-            "always" => Ok(Self::Always),
-            "never" => Ok(Self::Never),
-            _ => Err(ArgumentError {
-                option: "stop_mode",
-                value: text.to_owned(),
-                allowed: "if_started, always and never",
-            }),
+            /// Parses a name, exactly as written.
+            fn from_str(text: &str) -> Result<Self, ArgumentError> {
+                match text {
+                    $($name => Ok(Self::$variant),)+
+                    _ => Err(ArgumentError { option: $option, value: text.to_owned(), allowed: $allowed }),
+                }
+            }
         }
-    }
+
+        impl TryFrom<&str> for $mode {
+            type Error = ArgumentError;
+
+            fn try_from(text: &str) -> Result<Self, ArgumentError> {
+                text.parse()
+            }
+        }
+
+        impl fmt::Display for $mode {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
 }
 
-impl TryFrom<&str> for ExitMode {
-    type Error = ArgumentError;
-
-    fn try_from(text: &str) -> Result<Self, ArgumentError> {
-        text.parse()
-    }
-}
-
-impl TryFrom<&str> for StopMode {
-    type Error = ArgumentError;
-
-    fn try_from(text: &str) -> Result<Self, ArgumentError> {
-        text.parse()
-    }
-}
-
-impl fmt::Display for ExitMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for StopMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+named_modes!(ExitMode, "exit_mode", "none, halt, stop and auto":
+    None = "none", Halt = "halt", Stop = "stop", Auto = "auto");
+named_modes!(StopMode, "stop_mode", "if_started, always and never":
+    IfStarted = "if_started", Always = "always", Never = "never");

@@ -17,7 +17,7 @@ use super::failpoint::{ScriptStep, reach};
 use super::global::{self, GlobalEngine};
 use super::mode::{ArgumentError, ExitAction, ExitMode, StopMode};
 use super::selection::{EXIT_VARIABLE, ExitModeInputs, HALT_VARIABLE, Selection, is_truthy, select};
-use super::shutdown::{CLEANUP_TIMEOUT, GRACE, ScriptGuard, Shutdown, ShutdownCause};
+use super::shutdown::{CLEANUP_TIMEOUT, EndGuard, GRACE, Shutdown, ShutdownCause, end_dropped};
 use super::signals::ScriptSignals;
 use crate::CallError;
 use crate::custody::exit_now;
@@ -243,7 +243,7 @@ impl Script {
         // 3 and 4
         let (engine, outcome) = match started {
             Ok(Some(engine)) => {
-                let guard = ScriptGuard::new(engine.engines_to_stop(stop_mode));
+                let guard = EndGuard::new(engine.engines_to_stop(stop_mode), end_dropped);
                 let outcome = self.execute(&engine, &signals, function).await;
                 guard.disarm();
                 (Some(engine), outcome)

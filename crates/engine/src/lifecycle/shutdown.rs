@@ -134,7 +134,18 @@ impl Shutdown {
 
     /// Runs the steps. Returns only if the process goes on.
     pub(crate) async fn run(mut self) -> ShutdownOutcome {
-        let guard = ShutdownGuard::new(self.engines.clone(), self.cause, self.grace);
+        for engine in &self.engines {
+            let _ = engine.claim_end();
+        }
+        let (cause, grace) = (self.cause, self.grace);
+        // Without this future, the shutdown goes on in a task or on a thread.
+        let guard = EndGuard::new(self.engines.clone(), move |engine| {
+            if std::thread::panicking() {
+                engine.end_on_thread();
+            } else if engine.phase() != EnginePhase::Closed {
+                engine.continue_end(cause, grace);
+            }
+        });
         // a
         reach(ScriptStep::Start);
         self.emit_start();
@@ -232,58 +243,32 @@ impl Shutdown {
     }
 }
 
-/// A guard of engines whose shutdown has begun. If its future is dropped, the shutdown goes on without it.
-struct ShutdownGuard {
+/// Engines that a future is about to end. If the future is dropped before that, the guard ends them in its way.
+pub(super) struct EndGuard<F: Fn(&Arc<Engine>)> {
     engines: Vec<Arc<Engine>>,
-    cause: ShutdownCause,
-    grace: Duration,
+    end: F,
 }
 
-impl ShutdownGuard {
-    fn new(engines: Vec<Arc<Engine>>, cause: ShutdownCause, grace: Duration) -> Self {
-        for engine in &engines {
-            let _ = engine.claim_end();
-        }
-        Self { engines, cause, grace }
+impl<F: Fn(&Arc<Engine>)> EndGuard<F> {
+    pub(super) fn new(engines: Vec<Arc<Engine>>, end: F) -> Self {
+        Self { engines, end }
     }
 
-    fn disarm(mut self) {
+    pub(super) fn disarm(mut self) {
         self.engines.clear();
     }
 }
 
-impl Drop for ShutdownGuard {
+impl<F: Fn(&Arc<Engine>)> Drop for EndGuard<F> {
     fn drop(&mut self) {
-        for engine in self.engines.drain(..).filter(|engine| engine.is_own()) {
-            if std::thread::panicking() {
-                engine.end_on_thread();
-            } else if engine.phase() != EnginePhase::Closed {
-                engine.continue_end(self.cause, self.grace);
-            }
-        }
+        self.engines.drain(..).filter(|engine| engine.is_own()).for_each(|engine| (self.end)(&engine));
     }
 }
 
-/// A guard of the engines of a script whose function is running. If the script's future is dropped, the engines end.
-pub(super) struct ScriptGuard(Vec<Arc<Engine>>);
-
-impl ScriptGuard {
-    pub(super) fn new(engines: Vec<Arc<Engine>>) -> Self {
-        Self(engines)
-    }
-
-    pub(super) fn disarm(mut self) {
-        self.0.clear();
-    }
-}
-
-impl Drop for ScriptGuard {
-    fn drop(&mut self) {
-        for engine in
-            self.0.drain(..).filter(|engine| engine.is_own() && engine.phase() != EnginePhase::Closed)
-        {
-            engine.begin_end(ShutdownCause::Drop, Duration::ZERO);
-        }
+/// Ends the engine of a script whose future was dropped while its function ran.
+pub(super) fn end_dropped(engine: &Arc<Engine>) {
+    if engine.phase() != EnginePhase::Closed {
+        engine.begin_end(ShutdownCause::Drop, Duration::ZERO);
     }
 }
 

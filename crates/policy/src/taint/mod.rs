@@ -141,22 +141,17 @@ impl Slots {
     /// Of equal devices it takes the first.
     pub fn take(&mut self, now: Instant) -> Result<Assignment, AllTainted> {
         self.forget_old(now);
-        let usable = self.devices.iter_mut().filter(|device| device.offered && device.tainted.is_none());
-        let device = match usable.min_by_key(|device| device.workers) {
+        let offered = self.devices.iter_mut().filter(|device| device.offered);
+        let device = match offered.min_by_key(|device| (device.tainted_until(), device.workers)) {
             Some(device) => {
+                // A device that is not tainted would have come first.
+                if let Some(until) = device.tainted_until() {
+                    return Err(AllTainted { until });
+                }
                 device.workers += 1;
                 Some(Arc::clone(&device.name))
             }
-            None => match self
-                .devices
-                .iter()
-                .filter(|device| device.offered)
-                .filter_map(Device::tainted_until)
-                .min()
-            {
-                Some(until) => return Err(AllTainted { until }),
-                None => None,
-            },
+            None => None,
         };
         let free = |slot: &usize| !self.taken.contains(slot) && !self.tainted.contains_key(slot);
         // There is one more candidate than there are slots in use, so one of them is free.

@@ -28,8 +28,6 @@ use crate::request::telemetry::tell_refusal;
 use crate::sharded::ShardRef;
 use crate::telemetry::{Event, Level, emit_with};
 use crate::value::{Encoded, ValueError};
-use snakepit_policy::NoRetry;
-use snakepit_policy::time::after;
 
 /// How a frame ended. If it failed: how many of its inputs were started, if known.
 type ChunkEnd = Result<(), (CallError, Option<usize>)>;
@@ -79,8 +77,7 @@ impl ChunkJob {
         began: Instant,
         alone: bool,
     ) -> (Vec<Encoded>, ChunkEnd, Option<PendingCall>) {
-        let many = self.sends_many();
-        let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
+        let input = if self.sends_many() { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
         let extras = self.extras.as_ref().map(|extras| Box::new(extras.again()));
         let plan = CallPlan {
             command: self.command.clone(),
@@ -92,19 +89,15 @@ impl ChunkJob {
             extras,
             began: Some(began),
             alone,
+            // The map repeats inputs itself.
+            idempotent: false,
         };
         let mut waiting = match PendingCall::begin_bulk(self.pool.clone(), plan) {
             Ok(waiting) => waiting,
             Err(error) => return (Vec::new(), Err((error, None)), None),
         };
-        if many {
-            let (parts, end) = waiting.values().await;
-            return (parts, end, Some(waiting));
-        }
-        match waiting.value().await {
-            Ok(value) => (vec![value], Ok(()), Some(waiting)),
-            Err(error) => (Vec::new(), Err((error, None)), Some(waiting)),
-        }
+        let (parts, end) = waiting.values().await;
+        (parts, end, Some(waiting))
     }
 
     /// Decodes the outcomes in one part of an answer. `most` is the number of inputs that still wait for one.
@@ -216,32 +209,6 @@ struct ChunkInput {
 struct ChunkFrame {
     inputs: Vec<ChunkInput>,
     attempts: Attempts,
-    /// When the time of the inputs began.
-    began: Option<Instant>,
-    turn: ChunkTurn,
-}
-
-/// Why a frame is sent.
-#[derive(Clone, Copy)]
-enum ChunkTurn {
-    /// The inputs have their permits.
-    Admitted,
-    /// The input lost its worker together with others.
-    Alone,
-    /// The inputs lost their worker, and are sent again at this time.
-    Again(Instant),
-}
-
-impl ChunkFrame {
-    /// Creates a frame of inputs that were not sent before.
-    fn of(inputs: Vec<ChunkInput>) -> Self {
-        Self { inputs, attempts: Attempts::FIRST, began: None, turn: ChunkTurn::Admitted }
-    }
-
-    /// Creates a frame of other inputs that have been sent equally often.
-    fn with(&self, inputs: Vec<ChunkInput>, turn: ChunkTurn) -> Self {
-        Self { inputs, attempts: self.attempts.clone(), began: self.began, turn }
-    }
 }
 
 impl<'a, T: DeserializeOwned> Chunk<'a, T> {
@@ -249,6 +216,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         let outcomes = Vec::with_capacity(inputs.len());
         let mut chunk = Self { job, outcomes, frames: VecDeque::new(), has_failed: false };
         let mut good = Vec::with_capacity(inputs.len());
+        let first = || Attempts::first(None, job.timeout);
         for (at, input) in inputs.into_iter().enumerate() {
             let admitted = match input {
                 Ok(input) => {
@@ -260,7 +228,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
                 Ok(one) => {
                     chunk.outcomes.push(None);
                     if one.permit.is_trial() {
-                        chunk.frames.push_back(ChunkFrame::of(vec![one]));
+                        chunk.frames.push_back(ChunkFrame { inputs: vec![one], attempts: first() });
                     } else {
                         good.push(one);
                     }
@@ -273,7 +241,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
             }
         }
         if !good.is_empty() {
-            chunk.frames.push_front(ChunkFrame::of(good));
+            chunk.frames.push_front(ChunkFrame { inputs: good, attempts: first() });
         }
         if job.idempotent && !chunk.frames.is_empty() {
             job.pool.deposit_for_retries();
@@ -285,16 +253,16 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
     fn sent(job: &'a ChunkJob, inputs: Vec<Encoded>, began: Instant) -> Self {
         let outcomes = std::iter::repeat_with(|| None).take(inputs.len()).collect();
         let with_permit = |(at, input)| ChunkInput { at, input, permit: AdmissionPermit::default() };
-        let frame = ChunkFrame::of(inputs.into_iter().enumerate().map(with_permit).collect());
-        let frames = [ChunkFrame { began: Some(began), ..frame }].into();
-        Self { job, outcomes, frames, has_failed: false }
+        let inputs = inputs.into_iter().enumerate().map(with_permit).collect();
+        let frame = ChunkFrame { inputs, attempts: Attempts::first(Some(began), job.timeout) };
+        Self { job, outcomes, frames: [frame].into(), has_failed: false }
     }
 
     /// Sends what is left until each input has its outcome. Returns the outcomes in the order of the inputs.
     async fn run(mut self) -> Vec<Result<T, CallError>> {
         while self.get_ready().await {
             let Some(frame) = self.frames.front_mut() else { break };
-            let began = *frame.began.get_or_insert_with(Instant::now);
+            let began = frame.attempts.begin();
             let inputs = frame.inputs.iter().map(|it| it.input.clone()).collect();
             let alone = frame.inputs.iter().any(|one| one.permit.is_trial());
             let (parts, end, waiting) = self.job.send(inputs, began, alone).await;
@@ -314,54 +282,41 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
     /// Waits until the first frame may be sent. Returns whether there is one.
     async fn get_ready(&mut self) -> bool {
         while let Some(frame) = self.frames.front() {
-            match &frame.turn {
-                ChunkTurn::Admitted => return true,
-                ChunkTurn::Alone => {}
-                ChunkTurn::Again(due) => tokio::time::sleep_until(*due).await,
-            }
-            self.admit_again();
-            if self.frames.front().is_some_and(|frame| !frame.inputs.is_empty()) {
+            if frame.attempts.is_ready() {
                 return true;
             }
-            self.frames.pop_front();
+            frame.attempts.due().await;
+            self.admit_first();
         }
         false
     }
 
     /// Admits the inputs of the first frame again. An input that is rejected ends with an error.
-    fn admit_again(&mut self) {
-        let Some(mut frame) = self.frames.pop_front() else { return };
-        let inputs = std::mem::take(&mut frame.inputs);
-        let (pool, command) = (&self.job.pool, &self.job.command);
+    fn admit_first(&mut self) {
+        let Some(ChunkFrame { inputs, attempts }) = self.frames.pop_front() else { return };
+        let mut admitted = attempts.clone();
+        admitted.admitted();
+        let mut together = Vec::with_capacity(inputs.len());
         for mut one in inputs {
-            let refused = match &frame.turn {
-                ChunkTurn::Admitted => None,
-                // This is the same attempt, with the same permit.
-                ChunkTurn::Alone => {
-                    pool.refuses(command, &one.input).map(|_| frame.attempts.give_up(NoRetry::Quarantined))
-                }
-                ChunkTurn::Again(_) => {
-                    let admitted = frame.attempts.admit(pool, command, &one.input);
-                    admitted.map(|permit| one.permit = permit).err()
-                }
-            };
-            match refused {
+            match attempts.admit(&self.job.pool, &self.job.command, &one.input, &mut one.permit) {
                 // An input on trial travels alone.
-                None if one.permit.is_trial() && !frame.inputs.is_empty() => {
-                    self.frames.push_back(frame.with(vec![one], ChunkTurn::Admitted));
+                Ok(()) if one.permit.is_trial() && !together.is_empty() => {
+                    self.frames.push_back(ChunkFrame { inputs: vec![one], attempts: admitted.clone() });
                 }
-                None => frame.inputs.push(one),
-                Some(error) => self.settle(one, Err(error)),
+                Ok(()) => together.push(one),
+                Err(error) => self.settle(one, Err(error)),
             }
         }
-        self.frames.push_front(frame);
+        if !together.is_empty() {
+            self.frames.push_front(ChunkFrame { inputs: together, attempts: admitted });
+        }
     }
 
     /// Settles the inputs of the first frame, which has ended, or prepares them to be sent again.
     fn take_in(&mut self, parts: &[Encoded], end: ChunkEnd) {
-        let Some(mut frame) = self.frames.pop_front() else { return };
-        let all = frame.inputs.len();
-        let mut left = std::mem::take(&mut frame.inputs).into_iter();
+        let Some(ChunkFrame { inputs, attempts }) = self.frames.pop_front() else { return };
+        let all = inputs.len();
+        let mut left = inputs.into_iter();
         for part in parts {
             let outcomes = self.job.decode::<T>(part, left.len());
             for (one, outcome) in left.by_ref().take(outcomes.len()).zip(outcomes) {
@@ -379,20 +334,19 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         let failed = started.unwrap_or(all).clamp(answered.max(1), all) - answered;
         let lost: Vec<ChunkInput> = left.by_ref().take(failed).collect();
         let rest: Vec<ChunkInput> = left.collect();
-        // If this was the first attempt, the time of the rest begins again.
-        let rest_began = frame.began.filter(|_| !frame.attempts.is_first());
         // Another worker does what the dead one had not started.
-        let rest = ChunkFrame { began: rest_began, ..frame.with(rest, ChunkTurn::Admitted) };
+        let rest = ChunkFrame { inputs: rest, attempts: attempts.not_begun() };
         match error {
             CallError::WorkerDied { .. } if all > 1 && self.job.command.gathers() => {
-                frame.began = rest_began;
-                frame.attempts.record_loss(error);
-                let alone = |one| frame.with(vec![one], ChunkTurn::Alone);
+                let alone = attempts.alone(error);
+                let alone = |one| ChunkFrame { inputs: vec![one], attempts: alone.clone() };
                 self.frames.extend(lost.into_iter().map(alone));
             }
-            CallError::WorkerDied { .. } if self.job.idempotent => self.lose(&frame, lost, started, &error),
+            CallError::WorkerDied { .. } if self.job.idempotent => {
+                self.lose(&attempts, lost, started, &error);
+            }
             error => {
-                let error = frame.attempts.explain(error);
+                let error = attempts.explain(error);
                 for one in lost {
                     self.settle(one, Err(error.clone()));
                 }
@@ -406,7 +360,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
     /// Prepares inputs that were lost with their worker to be sent again, or ends them with an error.
     fn lose(
         &mut self,
-        frame: &ChunkFrame,
+        attempts: &Attempts,
         mut lost: Vec<ChunkInput>,
         started: Option<usize>,
         error: &CallError,
@@ -414,16 +368,11 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         let job = self.job;
         let killer = if started.is_some() { lost.pop().map(|one| vec![one]) } else { None };
         for mut inputs in [Some(lost), killer].into_iter().flatten().filter(|inputs| !inputs.is_empty()) {
-            for one in &mut inputs {
-                job.pool.attempt_lost(&job.command, &mut one.permit);
-            }
-            let deadline = after(frame.began.unwrap_or_else(Instant::now), job.timeout);
-            let mut attempts = frame.attempts.clone();
-            match attempts.lose(&job.pool, deadline, error.clone()) {
-                Ok(due) => {
-                    let again = frame.with(inputs, ChunkTurn::Again(due));
-                    self.frames.push_back(ChunkFrame { attempts, ..again });
-                }
+            let permits = inputs.iter_mut().map(|one| &mut one.permit);
+            let mut attempts = attempts.clone();
+            attempts.lose(&job.pool, &job.command, permits, error.clone());
+            match attempts.repeat(&job.pool) {
+                Ok(()) => self.frames.push_back(ChunkFrame { inputs, attempts }),
                 Err(error) => {
                     for one in inputs {
                         self.settle(one, Err(error.clone()));
