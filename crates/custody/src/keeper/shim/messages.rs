@@ -1,7 +1,7 @@
 //! The messages between shim and keeper. Each packet carries one message.
 //!
-//! Both ends are forks of one process, so the format has no version. The file uses only std and the wire module, so
-//! fuzz targets can compile it on its own.
+//! Both ends are forks of one process, so the format has no version. The file uses only std and the wire module, which
+//! defines `messages!`, so fuzz targets can compile it on its own.
 
 use crate::wire::{MessageField, MessageReader, MessageWriter, SignalReach, SpawnStage, WorkerEnd};
 
