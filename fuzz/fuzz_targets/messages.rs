@@ -3,12 +3,13 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/custody/src/keeper/shim/messages.rs"]
-#[allow(dead_code, reason = "each side uses its half of the messages")]
-mod messages;
+#[macro_use]
 #[path = "../../crates/custody/src/link/wire.rs"]
 #[allow(dead_code, reason = "each side uses its half of the wire")]
 mod wire;
+#[path = "../../crates/custody/src/keeper/shim/messages.rs"]
+#[allow(dead_code, reason = "each side uses its half of the messages")]
+mod messages;
 
 use messages::{FromShim, ToShim};
 use wire::{SpawnAnswer, ToHost};

@@ -10,6 +10,7 @@ use crate::exec::SurvivorReport;
 use crate::shared::exit_status::{FAILED, SUCCESS};
 use crate::shared::failure::CliFailure;
 use crate::shared::options::{StateReportOptions, shown};
+use crate::shared::output::report;
 
 /// Kill what the runs of dead hosts left behind, and remove their records. Live runs are not touched.
 #[derive(clap::Args)]
@@ -83,51 +84,26 @@ struct CleanupJson {
     runs: Vec<ReapedRunJson>,
 }
 
-#[derive(Serialize)]
-struct ReapedRunJson {
-    run: String,
-    removed: bool,
-    killed: Vec<KilledJson>,
-    survivors: Vec<SurvivorReport>,
-    let_be: Vec<LetBeJson>,
-    trouble: Option<String>,
-}
+report! {
+    struct ReapedRunJson from reaped: &ReapedRun {
+        run: String = reaped.run.clone(),
+        removed: bool = reaped.removed,
+        killed: Vec<KilledJson> = reaped.killed.iter().map(KilledJson::from).collect(),
+        survivors: Vec<SurvivorReport> = reaped.survivors.iter().map(SurvivorReport::from).collect(),
+        let_be: Vec<LetBeJson> = reaped.let_be.iter().map(LetBeJson::from).collect(),
+        trouble: Option<String> = reaped.trouble.clone(),
+    }
 
-#[derive(Serialize)]
-struct KilledJson {
-    pid: i32,
-    worker: Option<String>,
-    command: String,
-}
+    struct KilledJson from killed: &Killed {
+        pid: i32 = killed.pid.as_raw(),
+        worker: Option<String> = killed.worker.as_ref().map(ToString::to_string),
+        command: String = killed.command.clone(),
+    }
 
-#[derive(Serialize)]
-struct LetBeJson {
-    pid: i32,
-    command: String,
-    reason: String,
-    may_be_of_the_run: bool,
-}
-
-impl From<&ReapedRun> for ReapedRunJson {
-    fn from(run: &ReapedRun) -> Self {
-        let killed = |it: &Killed| KilledJson {
-            pid: it.pid.as_raw(),
-            worker: it.worker.as_ref().map(ToString::to_string),
-            command: it.command.clone(),
-        };
-        let let_be = |it: &LetBe| LetBeJson {
-            pid: it.pid.as_raw(),
-            command: it.command.clone(),
-            reason: it.reason.to_string(),
-            may_be_of_the_run: it.reason.is_doubt(),
-        };
-        Self {
-            run: run.run.clone(),
-            removed: run.removed,
-            killed: run.killed.iter().map(killed).collect(),
-            survivors: run.survivors.iter().map(SurvivorReport::from).collect(),
-            let_be: run.let_be.iter().map(let_be).collect(),
-            trouble: run.trouble.clone(),
-        }
+    struct LetBeJson from let_be: &LetBe {
+        pid: i32 = let_be.pid.as_raw(),
+        command: String = let_be.command.clone(),
+        reason: String = let_be.reason.to_string(),
+        may_be_of_the_run: bool = let_be.reason.is_doubt(),
     }
 }

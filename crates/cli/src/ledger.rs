@@ -9,6 +9,7 @@ use snakepit::custody::{self, Pid, ProcessEntry, RunEntry, RunLife, Tier};
 use crate::shared::exit_status::SUCCESS;
 use crate::shared::failure::CliFailure;
 use crate::shared::options::{StateReportOptions, shown};
+use crate::shared::output::report;
 use crate::shared::table::{self, dash};
 
 /// List the recorded runs and their processes.
@@ -105,58 +106,27 @@ struct LedgerJson {
     runs: Vec<RunJson>,
 }
 
-#[derive(Serialize)]
-struct RunJson {
-    run: String,
-    host_pid: Option<i32>,
-    keeper_pid: Option<i32>,
-    life: &'static str,
-    tier: Option<&'static str>,
-    cgroup: Option<String>,
-    opened_at: Option<String>,
-    processes: Vec<ProcessJson>,
-    trouble: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct ProcessJson {
-    worker: String,
-    pid: Option<i32>,
-    pgid: Option<i32>,
-    shim_pid: Option<i32>,
-    tier: &'static str,
-    spawned_at: Option<String>,
-    at_gate: bool,
-    alive: bool,
-}
-
-impl From<&RunEntry> for RunJson {
-    fn from(run: &RunEntry) -> Self {
-        Self {
-            run: run.run.clone(),
-            host_pid: run.host_pid.map(Pid::as_raw),
-            keeper_pid: run.keeper_pid.map(Pid::as_raw),
-            life: life(run.life).1,
-            tier: run.tier.map(Tier::name),
-            cgroup: run.cgroup.as_deref().map(shown),
-            opened_at: run.opened_at.and_then(table::rfc3339),
-            processes: run.processes.iter().map(ProcessJson::from).collect(),
-            trouble: run.trouble.clone(),
-        }
+report! {
+    struct RunJson from entry: &RunEntry {
+        run: String = entry.run.clone(),
+        host_pid: Option<i32> = entry.host_pid.map(Pid::as_raw),
+        keeper_pid: Option<i32> = entry.keeper_pid.map(Pid::as_raw),
+        life: &'static str = life(entry.life).1,
+        tier: Option<&'static str> = entry.tier.map(Tier::name),
+        cgroup: Option<String> = entry.cgroup.as_deref().map(shown),
+        opened_at: Option<String> = entry.opened_at.and_then(table::rfc3339),
+        processes: Vec<ProcessJson> = entry.processes.iter().map(ProcessJson::from).collect(),
+        trouble: Vec<String> = entry.trouble.clone(),
     }
-}
 
-impl From<&ProcessEntry> for ProcessJson {
-    fn from(process: &ProcessEntry) -> Self {
-        Self {
-            worker: process.worker.to_string(),
-            pid: process.pid.map(Pid::as_raw),
-            pgid: process.pgid,
-            shim_pid: process.shim_pid.map(Pid::as_raw),
-            tier: process.tier.name(),
-            spawned_at: table::rfc3339(process.spawned_at),
-            at_gate: process.at_gate,
-            alive: process.alive,
-        }
+    struct ProcessJson from process: &ProcessEntry {
+        worker: String = process.worker.to_string(),
+        pid: Option<i32> = process.pid.map(Pid::as_raw),
+        pgid: Option<i32> = process.pgid,
+        shim_pid: Option<i32> = process.shim_pid.map(Pid::as_raw),
+        tier: &'static str = process.tier.name(),
+        spawned_at: Option<String> = table::rfc3339(process.spawned_at),
+        at_gate: bool = process.at_gate,
+        alive: bool = process.alive,
     }
 }

@@ -16,7 +16,7 @@ const READY: usize = 1024 * 1024;
 const CONTROL: usize = 64 * 1024;
 
 macro_rules! kinds {
-    ($($name:ident = $number:literal: $what:literal,)*) => {
+    ($($name:ident = $number:literal $(at most $limit:ident)?: $what:literal,)*) => {
         /// The kind of a frame.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
@@ -32,52 +32,29 @@ macro_rules! kinds {
                     _ => None,
                 }
             }
+
+            /// Returns the length limit of this kind, which applies whatever `max_frame` is.
+            fn own_limit(self) -> Option<usize> {
+                match self {
+                    $(Self::$name => kinds!(@limit $($limit)?),)*
+                }
+            }
         }
     };
+    (@limit) => { None };
+    (@limit $limit:ident) => { Some($limit) };
 }
 
-impl FrameKind {
-    /// Returns the length limit of this kind, which applies whatever `max_frame` is. Frames that carry no value of a
-    /// caller are short. Logs, progress and telemetry have no limit here: if they are too long, they are cut or
-    /// ignored, which is not a fault.
-    fn own_limit(self) -> Option<usize> {
-        match self {
-            Self::Ready => Some(READY),
-            Self::Fault | Self::Bye | Self::Pong | Self::End | Self::HostCredit | Self::HostCancel => {
-                Some(CONTROL)
-            }
-            Self::Hello
-            | Self::Call
-            | Self::Calls
-            | Self::Result
-            | Self::Results
-            | Self::Error
-            | Self::Item
-            | Self::Items
-            | Self::Credit
-            | Self::Cancel
-            | Self::HostCall
-            | Self::HostResult
-            | Self::HostError
-            | Self::HostItem
-            | Self::HostEnd
-            | Self::Log
-            | Self::Progress
-            | Self::Ping
-            | Self::Telemetry
-            | Self::Drain => None,
-        }
-    }
-}
-
+// Frames that carry no value of a caller are short. Logs, progress and telemetry have no limit here: if they are too
+// long, they are cut or ignored, which is not a fault.
 kinds! {
     Hello = 1: "The host's first frame: what it offers.",
-    Ready = 2: "The worker's first frame: it serves.",
+    Ready = 2 at most READY: "The worker's first frame: it serves.",
     Call = 3: "One call.",
     Result = 4: "The value of a call.",
     Error = 5: "The error of a call.",
     Item = 6: "One value of a stream.",
-    End = 7: "A stream is complete.",
+    End = 7 at most CONTROL: "A stream is complete.",
     Credit = 8: "The caller takes so much more of a stream.",
     Cancel = 9: "A call is to be given up.",
     HostCall = 10: "The worker calls a tool of the host.",
@@ -85,18 +62,18 @@ kinds! {
     HostError = 12: "The error of a tool.",
     HostItem = 13: "One value of a tool's stream.",
     HostEnd = 14: "A tool's stream is complete.",
-    HostCredit = 15: "The worker takes so much more of a tool's stream.",
-    HostCancel = 16: "The worker gives a tool up.",
+    HostCredit = 15 at most CONTROL: "The worker takes so much more of a tool's stream.",
+    HostCancel = 16 at most CONTROL: "The worker gives a tool up.",
     Log = 17: "A line of a log.",
     Progress = 18: "How far a call is.",
     Ping = 19: "The host asks for a sign of life.",
-    Pong = 20: "The sign of life.",
+    Pong = 20 at most CONTROL: "The sign of life.",
     Telemetry = 21: "A span of the worker's code.",
     Drain = 22: "The worker is to end what it has and take nothing new.",
-    Bye = 23: "The worker leaves.",
+    Bye = 23 at most CONTROL: "The worker leaves.",
     Calls = 24: "Many calls of one command.",
     Results = 25: "Outcomes of many calls.",
-    Fault = 26: "What the other side did wrong; then the sender closes the socket.",
+    Fault = 26 at most CONTROL: "What the other side did wrong; then the sender closes the socket.",
     Items = 27: "Several values of a stream.",
 }
 

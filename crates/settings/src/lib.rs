@@ -29,6 +29,7 @@
 //! | `setters on PoolOptions.settings` | the setters are methods of another struct, which has this struct as a field |
 //! | `without setters` | a struct that is only read from files |
 //! | `keys of T { … }` | the keys of a struct that is defined elsewhere |
+//! | `notation Form of T` | the newtype `Form(T)` is how a file writes a `T` |
 //! | `parts { … }`, `parts of T { … }` | fields that are settings themselves, with their keys in the same table |
 //!
 //! Each struct is `#[non_exhaustive]`, because settings are added. Other crates start from its default and use its
@@ -63,9 +64,16 @@ macro_rules! settings {
     ($(#[$attr:meta])* $vis:vis struct $name:ident { $($keys:tt)* } without setters) => {
         $crate::settings!(@struct [$(#[$attr])*] [$vis] $name { $($keys)* } {});
         $crate::settings!(@read $name { $($keys)* } {});
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::deserialize(deserializer)
+        $crate::settings!(@deserialize $name);
+    };
+    (notation $notation:ident of $type:ty) => {
+        impl $crate::Notation<$type> for $notation {
+            fn value(self) -> $type {
+                self.0
+            }
+
+            fn written(value: &$type) -> Self {
+                Self(*value)
             }
         }
     };
@@ -152,15 +160,18 @@ macro_rules! settings {
         #[cfg(feature = "config")]
         $crate::settings!(@write $name { $($keys)* } {});
         #[cfg(feature = "config")]
-        $crate::settings!(@serde $name);
+        $crate::settings!(@deserialize $name);
+        #[cfg(feature = "config")]
+        $crate::settings!(@serialize $name);
     };
-    (@serde $name:ident) => {
+    (@deserialize $name:ident) => {
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 $crate::deserialize(deserializer)
             }
         }
-
+    };
+    (@serialize $name:ident) => {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let mut table = serializer.serialize_map(None)?;

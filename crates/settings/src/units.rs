@@ -83,15 +83,7 @@ impl<S: ReadSettings + WriteSettings + Clone> Notation<S> for SettingsTable<S> {
 #[derive(Clone, Copy)]
 pub struct HumanTime(pub Duration);
 
-impl Notation<Duration> for HumanTime {
-    fn value(self) -> Duration {
-        self.0
-    }
-
-    fn written(value: &Duration) -> Self {
-        Self(*value)
-    }
-}
+crate::settings!(notation HumanTime of Duration);
 
 /// A number of milliseconds, written as a duration.
 impl Notation<u64> for HumanTime {
@@ -146,15 +138,7 @@ impl Visitor<'_> for TimeVisitor {
 #[derive(Clone, Copy)]
 pub struct ByteSize(usize);
 
-impl Notation<usize> for ByteSize {
-    fn value(self) -> usize {
-        self.0
-    }
-
-    fn written(value: &usize) -> Self {
-        Self(*value)
-    }
-}
+crate::settings!(notation ByteSize of usize);
 
 impl Notation<u64> for ByteSize {
     fn value(self) -> u64 {

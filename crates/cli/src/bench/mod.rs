@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use indicatif::HumanCount;
 use rustix::net::sockopt;
 use serde::Serialize;
 use snakepit::custody::{self, Command, Run, Stdio};
@@ -210,15 +211,7 @@ impl BenchSummary {
 
 /// Formats a number in groups of three digits: `1,234,567`.
 fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(number.round() as u64).to_string()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::{CacheOptions, size};
 use crate::shared::exit_status::SUCCESS;
 use crate::shared::failure::CliFailure;
 use crate::shared::options::shown;
+use crate::shared::output::report;
 use crate::shared::table::{self, dash};
 
 /// The number of characters of the requirements that fit in a row.
@@ -25,17 +26,18 @@ struct EnvironmentList {
     environments: Vec<EnvironmentRecord>,
 }
 
-#[derive(Serialize)]
-struct EnvironmentRecord {
-    key: String,
-    state: &'static str,
-    path: Option<String>,
-    python: Option<String>,
-    tool: Option<String>,
-    made_at: Option<String>,
-    used_at: Option<String>,
-    bytes: u64,
-    recipe: Option<String>,
+report! {
+    struct EnvironmentRecord from entry: &CachedEnvironment {
+        key: String = entry.key.clone(),
+        state: &'static str = entry.state.as_str(),
+        path: Option<String> = entry.kept.as_ref().map(|kept| shown(&kept.path)),
+        python: Option<String> = entry.kept.as_ref().map(|kept| kept.python.clone()),
+        tool: Option<String> = entry.kept.as_ref().map(|kept| kept.tool.clone()),
+        made_at: Option<String> = entry.kept.as_ref().and_then(|kept| table::rfc3339(kept.made)),
+        used_at: Option<String> = entry.kept.as_ref().and_then(|kept| table::rfc3339(kept.used)),
+        bytes: u64 = entry.bytes,
+        recipe: Option<String> = entry.kept.as_ref().map(|kept| kept.recipe.clone()),
+    }
 }
 
 pub(super) fn run(args: &ListArgs) -> Result<u8, CliFailure> {
@@ -87,23 +89,6 @@ fn requirements(recipe: &str) -> String {
         line.push('…');
     }
     line
-}
-
-impl From<&CachedEnvironment> for EnvironmentRecord {
-    fn from(entry: &CachedEnvironment) -> Self {
-        let kept = entry.kept.as_ref();
-        Self {
-            key: entry.key.clone(),
-            state: entry.state.as_str(),
-            path: kept.map(|kept| shown(&kept.path)),
-            python: kept.map(|kept| kept.python.clone()),
-            tool: kept.map(|kept| kept.tool.clone()),
-            made_at: kept.and_then(|kept| table::rfc3339(kept.made)),
-            used_at: kept.and_then(|kept| table::rfc3339(kept.used)),
-            bytes: entry.bytes,
-            recipe: kept.map(|kept| kept.recipe.clone()),
-        }
-    }
 }
 
 #[cfg(test)]

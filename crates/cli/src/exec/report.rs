@@ -12,7 +12,7 @@ use super::terminal::{CommandEnd, ControllingTerminal};
 use super::watch::{EndCause, WatchEnd};
 use crate::shared::exit_status::{INTERNAL, TIMED_OUT};
 use crate::shared::options::shown;
-use crate::shared::output;
+use crate::shared::output::{self, report};
 
 #[derive(Serialize)]
 pub(super) struct ExecReport {
@@ -47,23 +47,13 @@ struct CopyReport {
     system_ms: Option<u64>,
 }
 
-/// A process that could not be killed.
-#[derive(Serialize)]
-pub(crate) struct SurvivorReport {
-    pid: i32,
-    worker: Option<String>,
-    state: char,
-    command: String,
-}
-
-impl From<&Survivor> for SurvivorReport {
-    fn from(survivor: &Survivor) -> Self {
-        Self {
-            pid: survivor.pid.as_raw(),
-            worker: survivor.worker.as_ref().map(ToString::to_string),
-            state: survivor.state,
-            command: survivor.command.clone(),
-        }
+report! {
+    /// A process that could not be killed.
+    pub(crate) struct SurvivorReport from survivor: &Survivor {
+        pid: i32 = survivor.pid.as_raw(),
+        worker: Option<String> = survivor.worker.as_ref().map(ToString::to_string),
+        state: char = survivor.state,
+        command: String = survivor.command.clone(),
     }
 }
 

@@ -9,6 +9,7 @@ use snakepit::mailbox::{
     Attempt, AttemptEnd, DeadLetter, DeadReason, FoundMessage, Message, MessageState, Reply,
 };
 
+use crate::shared::output::report;
 use crate::shared::table;
 
 /// A body as text or, if it is not text, as bytes in hexadecimal.
@@ -27,64 +28,63 @@ impl<'a> BodyJson<'a> {
     }
 }
 
-#[derive(Serialize)]
-pub(super) struct MessageJson<'a> {
-    id: String,
-    #[serde(flatten)]
-    body: BodyJson<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    receipt: Option<String>,
-    delivery_count: u32,
-    enqueued_at: String,
-    priority: i8,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to: Option<&'a str>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    attributes: &'a BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    in_reply_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<&'a str>,
-    rate_key: Option<&'a str>,
-    /// The state of a message that was looked up by its id.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    place: Option<&'a MessageState>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<&'a str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    attempts: Vec<AttemptJson<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a DeadReason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    died_at: Option<String>,
-}
+report! {
+    pub(super) struct MessageJson<'a> from message: &'a Message {
+        id: String = message.id.to_string(),
+        #[serde(flatten)]
+        body: BodyJson<'a> = BodyJson::new(&message.body),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        receipt: Option<String> = message.receipt.as_ref().map(ToString::to_string),
+        delivery_count: u32 = message.delivery_count,
+        enqueued_at: String = time(message.enqueued_at),
+        priority: i8 = message.priority,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reply_to: Option<&'a str> = message.reply_to.as_deref(),
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        attributes: &'a BTreeMap<String, String> = &message.attributes,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        trace: Option<&'a str> = message.trace.as_deref(),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        in_reply_to: Option<String> = message.in_reply_to.map(|id| id.to_string()),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        group: Option<&'a str> = message.group.as_deref(),
+        rate_key: Option<&'a str> = message.rate_key.as_deref(),
+        /// The state of a message that was looked up by its id.
+        #[serde(flatten, skip_serializing_if = "Option::is_none")]
+        place: Option<&'a MessageState> = None,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_error: Option<&'a str> = message.last_error(),
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        attempts: Vec<AttemptJson<'a>> = message.attempts.iter().map(AttemptJson::from).collect(),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'a DeadReason> = None,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        died_at: Option<String> = None,
+    }
 
-#[derive(Serialize)]
-struct AttemptJson<'a> {
-    delivery: u32,
-    began_at: String,
-    took_s: f64,
-    holder: &'a str,
-    end: AttemptEnd,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-}
+    struct AttemptJson<'a> from attempt: &'a Attempt {
+        delivery: u32 = attempt.delivery,
+        began_at: String = time(attempt.began_at),
+        took_s: f64 = attempt.took.as_secs_f64(),
+        holder: &'a str = &attempt.holder,
+        end: AttemptEnd = attempt.end,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a str> = attempt.error.as_deref(),
+    }
 
-#[derive(Serialize)]
-pub(super) struct ReplyJson<'a> {
-    id: String,
-    in_reply_to: String,
-    #[serde(flatten)]
-    body: BodyJson<'a>,
-    replied_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    attributes: &'a BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<&'a str>,
+    pub(super) struct ReplyJson<'a> from reply: &'a Reply {
+        id: String = reply.id.to_string(),
+        in_reply_to: String = reply.in_reply_to.to_string(),
+        #[serde(flatten)]
+        body: BodyJson<'a> = BodyJson::new(&reply.body),
+        replied_at: String = time(reply.replied_at),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a str> = reply.error(),
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        attributes: &'a BTreeMap<String, String> = &reply.attributes,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        trace: Option<&'a str> = reply.trace.as_deref(),
+    }
 }
 
 impl<'a> MessageJson<'a> {
@@ -97,57 +97,6 @@ impl<'a> MessageJson<'a> {
             reason: Some(&letter.reason),
             died_at: Some(time(letter.died_at)),
             ..Self::from(&letter.message)
-        }
-    }
-}
-
-impl<'a> From<&'a Message> for MessageJson<'a> {
-    fn from(message: &'a Message) -> Self {
-        Self {
-            id: message.id.to_string(),
-            body: BodyJson::new(&message.body),
-            receipt: message.receipt.as_ref().map(ToString::to_string),
-            delivery_count: message.delivery_count,
-            enqueued_at: time(message.enqueued_at),
-            priority: message.priority,
-            reply_to: message.reply_to.as_deref(),
-            attributes: &message.attributes,
-            trace: message.trace.as_deref(),
-            in_reply_to: message.in_reply_to.map(|id| id.to_string()),
-            group: message.group.as_deref(),
-            rate_key: message.rate_key.as_deref(),
-            place: None,
-            last_error: message.last_error(),
-            attempts: message.attempts.iter().map(AttemptJson::from).collect(),
-            reason: None,
-            died_at: None,
-        }
-    }
-}
-
-impl<'a> From<&'a Attempt> for AttemptJson<'a> {
-    fn from(attempt: &'a Attempt) -> Self {
-        Self {
-            delivery: attempt.delivery,
-            began_at: time(attempt.began_at),
-            took_s: attempt.took.as_secs_f64(),
-            holder: &attempt.holder,
-            end: attempt.end,
-            error: attempt.error.as_deref(),
-        }
-    }
-}
-
-impl<'a> From<&'a Reply> for ReplyJson<'a> {
-    fn from(reply: &'a Reply) -> Self {
-        Self {
-            id: reply.id.to_string(),
-            in_reply_to: reply.in_reply_to.to_string(),
-            body: BodyJson::new(&reply.body),
-            replied_at: time(reply.replied_at),
-            error: reply.error(),
-            attributes: &reply.attributes,
-            trace: reply.trace.as_deref(),
         }
     }
 }

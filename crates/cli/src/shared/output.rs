@@ -1,4 +1,4 @@
-//! Writes to stdout and stderr. It does not matter if their pipe is closed or their disk is full.
+//! Writes to stdout and stderr, as text or as JSON. It does not matter if their pipe is closed or their disk is full.
 //!
 //! Much of the output comes from workers and from other users. A terminal must show their control characters, not obey
 //! them, so `snakepit::value::harmless` spells them out. A crate that strips escape sequences would hide them instead.
@@ -18,6 +18,30 @@ pub(crate) fn out(text: &str) {
 pub(crate) fn err(text: &str) {
     let _ = std::io::stderr().lock().write_all(harmless(text).as_bytes());
 }
+
+/// Defines reports, which are structs that become JSON. Each field is written once: its type, and its value, which is
+/// taken from what the report is about.
+macro_rules! report {
+    ($(
+        $(#[$attr:meta])*
+        $vis:vis struct $name:ident $(<$life:lifetime>)? from $source:ident: $type:ty {
+            $($(#[$field_attr:meta])* $field:ident: $field_type:ty = $value:expr,)*
+        }
+    )*) => {$(
+        $(#[$attr])*
+        #[derive(serde::Serialize)]
+        $vis struct $name $(<$life>)? {
+            $($(#[$field_attr])* $field: $field_type,)*
+        }
+
+        impl $(<$life>)? From<$type> for $name $(<$life>)? {
+            fn from($source: $type) -> Self {
+                Self { $($field: $value,)* }
+            }
+        }
+    )*};
+}
+pub(crate) use report;
 
 /// Returns one JSON value on one line.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {

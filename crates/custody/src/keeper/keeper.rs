@@ -131,7 +131,7 @@ impl Keeper {
         let request = |error| (SpawnStage::Request, error);
         let (length, fds) = sys::receive_blocking(control, &mut buffer).map_err(request)?;
         match ToKeeper::decode(&buffer[..length]) {
-            Some(ToKeeper::Init(init)) => Self::set_up(control, &init, fds, buffer),
+            Some(ToKeeper::Init { init }) => Self::set_up(control, &init, fds, buffer),
             _ => Err(request(Error::from_raw_os_error(sys::EPROTO))),
         }
     }
@@ -177,7 +177,7 @@ impl Keeper {
         let mut ledger = Ledger::open(dir, init.next_slot, init.sync).map_err(in_ledger)?;
         let mut record = common.record(RecordKind::Keeper, 0, &init.run);
         record.main = identities.read(sys::pid(), &keeper).map_err(kernel)?;
-        ledger.append_head(&record).map_err(in_ledger)?;
+        ledger.slots.append_head(&record).map_err(in_ledger)?;
         let child_signals = sys::child_signal_fd().map_err(kernel)?;
         let epoll = Epoll::new().map_err(kernel)?;
         let worker_ends = Epoll::new().map_err(kernel)?;
@@ -315,7 +315,7 @@ impl Keeper {
                 self.kill_rest();
             }
             // An unknown message means that this keeper was built with another version of the host.
-            Some(ToKeeper::Init(_)) | None => self.host_gone(),
+            Some(ToKeeper::Init { .. }) | None => self.host_gone(),
         }
     }
 

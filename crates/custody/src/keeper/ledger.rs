@@ -35,7 +35,7 @@ impl Common {
 pub(crate) struct Ledger {
     dir: OwnedFd,
     path: PathBuf,
-    slots: SlotFile,
+    pub(crate) slots: SlotFile,
 }
 
 impl Ledger {
@@ -44,26 +44,6 @@ impl Ledger {
         let file = File::from(sys::open_at(dir.as_raw_fd(), c"ledger", sys::O_RDWR)?);
         let path = std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
         Ok(Self { dir, path, slots: SlotFile::take_over(file, next, sync)? })
-    }
-
-    /// Appends a record about the run itself.
-    pub(crate) fn append_head(&mut self, record: &Record) -> Result<()> {
-        self.slots.append_head(record)
-    }
-
-    /// Appends all of the records or none.
-    pub(crate) fn append(&mut self, records: &[&Record]) -> Result<()> {
-        self.slots.append(records)
-    }
-
-    /// Appends a worker's end. If the write fails, the end is kept and written before any other record.
-    pub(crate) fn append_exit(&mut self, record: Record) -> Result<()> {
-        self.slots.append_exit(record)
-    }
-
-    /// Reports whether the file has grown enough to be rewritten with the living workers only.
-    pub(crate) fn wants_compaction(&self, living: usize) -> bool {
-        self.slots.wants_compaction(living)
     }
 
     /// Atomically replaces the file by one that contains only the living workers.

@@ -7,6 +7,11 @@
 //! watch) → `workers` (reports and the end) → `kill/` (remaining processes). `identity` reads the identity of
 //! processes, `sys/` makes the system calls, `failpoint` adds faults on demand.
 
+#[macro_use]
+#[path = "../link/wire.rs"]
+#[expect(dead_code, reason = "each side uses its half of the wire")]
+mod wire;
+
 mod failpoint;
 mod identity;
 mod keeper;
@@ -26,9 +31,6 @@ mod spawn;
 #[path = "../failpoint/steps.rs"]
 mod steps;
 mod sys;
-#[path = "../link/wire.rs"]
-#[expect(dead_code, reason = "each side uses its half of the wire")]
-mod wire;
 mod workers;
 
 fn main() {

@@ -151,7 +151,7 @@ impl Keeper {
     pub(crate) fn write_birth(&mut self, record: &Record) -> Result<()> {
         hit("keeper.intent", record.key)?;
         let Some(ledger) = &mut self.ledger else { return Ok(()) };
-        if ledger.wants_compaction(self.by_key.len()) {
+        if ledger.slots.wants_compaction(self.by_key.len()) {
             let living: Vec<Record> = self
                 .shims
                 .values()
@@ -164,7 +164,7 @@ impl Keeper {
             ledger.compact(&living)?;
         }
         let intent = Record { kind: RecordKind::Intent, ..record.clone() };
-        ledger.append(&[&intent, record])?;
+        ledger.slots.append(&[&intent, record])?;
         // Simulates a fault after the write: the record has to be revoked.
         hit("keeper.record_written", record.key).inspect_err(|_| self.write_end(record.clone(), -1))
     }

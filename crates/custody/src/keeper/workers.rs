@@ -122,7 +122,7 @@ impl Keeper {
                         self.notify_host(&ToHost::Continued { key }, &[]);
                     }
                 }
-                Some(FromShim::Ended(end)) => shim.end = Some(end),
+                Some(FromShim::Ended { end }) => shim.end = Some(end),
                 Some(FromShim::Busy) => {
                     self.due.insert(serial, DueEnd::now());
                 }
@@ -322,7 +322,7 @@ impl Keeper {
         record.kind = RecordKind::Exit;
         record.status = status;
         if let Some(ledger) = &mut self.ledger
-            && let Err(error) = ledger.append_exit(record)
+            && let Err(error) = ledger.slots.append_exit(record)
         {
             self.notify_host(&ToHost::LedgerTrouble { errno: sys::errno(&error) }, &[]);
         }

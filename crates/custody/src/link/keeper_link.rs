@@ -1,6 +1,6 @@
 //! The host's link to one keeper: its start, the socket, and its end.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub(crate) use std::process::Child as KeeperChild;
@@ -11,8 +11,7 @@ use rustix::event::PollFlags;
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 use rustix::pipe::PipeFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -21,8 +20,10 @@ use crate::process::wait::ready_within;
 use crate::state::file_limit::{self, SignalBlock};
 use crate::{Pid, RunId};
 
-use super::keeper_setup::{KEEPER_FILE, KEEPER_NAME, KEEPER_PROGRAM, KeeperSetup, SEND_TIMEOUT, SpawnReply};
-use super::wire::{MAX_FDS, MAX_INLINE, MAX_ORDERS, SpawnAnswer, ToHost, ToKeeper};
+use super::keeper_setup::{
+    KEEPER_FILE, KEEPER_NAME, KEEPER_PROGRAM, KeeperSetup, SEND_TIMEOUT, SpawnReply, send_some,
+};
+use super::wire::{MAX_INLINE, MAX_ORDERS, SpawnAnswer, ToHost, ToKeeper};
 
 /// The link to one keeper.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl KeeperLink {
             let link = Self { control, pidfd, pid, liveness };
             let mut fds = vec![setup.lock, setup.dir.fd().as_fd(), host.as_fd(), liveness_end.as_fd()];
             fds.extend(setup.cgroup.as_ref().map(AsFd::as_fd));
-            link.send(&ToKeeper::Init(setup.init).encode(), &fds)?;
+            link.send(&ToKeeper::Init { init: setup.init }.encode(), &fds)?;
             Ok(link)
         };
         match begin() {
@@ -82,27 +83,7 @@ impl KeeperLink {
 
     /// Sends one message. Waits while the socket is full, and gives up on a keeper that does not read for a long time.
     pub(crate) fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let deadline = Instant::now() + SEND_TIMEOUT;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-        loop {
-            let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
-                return Err(Errno::TOOMANYREFS.into());
-            }
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match rustix::net::sendmsg(&self.control, &[IoSlice::new(message)], &mut ancillary, flags) {
-                Ok(_) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Err(Errno::TIMEDOUT.into());
-                    }
-                    ready_within(&self.control, PollFlags::OUT, left);
-                }
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        send_some(&self.control, message, fds, Instant::now() + SEND_TIMEOUT).map(drop)
     }
 
     /// Waits for the keeper's next message. Returns `None` if the keeper is gone.

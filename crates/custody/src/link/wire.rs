@@ -14,78 +14,266 @@ pub(crate) const MAX_ORDERS: usize = 16 * 1024 * 1024;
 /// The most descriptors in one message. The kernel's own limit is 253.
 pub(crate) const MAX_FDS: usize = 250;
 
-/// The tier, as messages and records carry it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum WireTier {
-    /// A PID namespace per worker.
-    Namespace = 1,
-    /// A subreaper per worker.
-    Shim = 2,
-    /// Process groups only.
-    Group = 3,
+/// Defines an enum whose values travel as one byte.
+macro_rules! wire_bytes {
+    ($(
+        $(#[$attr:meta])*
+        enum $name:ident { $($(#[$doc:meta])* $variant:ident = $byte:literal,)* }
+    )*) => {$(
+        $(#[$attr])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub(crate) enum $name {
+            $($(#[$doc])* $variant = $byte,)*
+        }
+
+        impl $name {
+            /// Returns the value with this number.
+            pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+                match byte {
+                    $($byte => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl MessageField for $name {
+            fn put(&self, out: &mut MessageWriter) {
+                out.u8(*self as u8);
+            }
+
+            fn take(take: &mut MessageReader<'_>) -> Option<Self> {
+                Self::from_byte(take.u8()?)
+            }
+        }
+    )*};
 }
 
-impl WireTier {
-    /// Returns the tier with this number.
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Namespace, Self::Shim, Self::Group].into_iter().find(|tier| *tier as u8 == byte)
+/// Defines a struct that travels field by field.
+macro_rules! message_parts {
+    ($(
+        $(#[$attr:meta])*
+        struct $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* }
+    )*) => {$(
+        $(#[$attr])*
+        #[derive(Debug)]
+        pub(crate) struct $name {
+            $($(#[$doc])* pub(crate) $field: $type,)*
+        }
+
+        impl MessageField for $name {
+            fn put(&self, out: &mut MessageWriter) {
+                $(self.$field.put(out);)*
+            }
+
+            fn take(take: &mut MessageReader<'_>) -> Option<Self> {
+                Some(Self { $($field: MessageField::take(take)?,)* })
+            }
+        }
+    )*};
+}
+
+/// Defines messages: the number of each one, then its fields in the order in which they travel.
+macro_rules! messages {
+    ($(
+        $(#[$attr:meta])*
+        enum $name:ident {
+            $($(#[$doc:meta])* $number:literal = $variant:ident $({ $($field:ident: $type:ty),* })?,)*
+        }
+    )*) => {$(
+        $(#[$attr])*
+        #[derive(Debug)]
+        pub(crate) enum $name {
+            $($(#[$doc])* $variant $({ $($field: $type),* })?,)*
+        }
+
+        impl $name {
+            /// Encodes the message.
+            pub(crate) fn encode(&self) -> Vec<u8> {
+                let mut out = MessageWriter::default();
+                match self {
+                    $(Self::$variant $({ $($field),* })? => {
+                        out.u8($number);
+                        $($($field.put(&mut out);)*)?
+                    })*
+                }
+                out.0
+            }
+
+            /// Decodes a message. Returns `None` if the bytes are not a valid message.
+            pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+                let mut take = MessageReader(bytes);
+                Some(match take.u8()? {
+                    $($number => Self::$variant $({ $($field: MessageField::take(&mut take)?),* })?,)*
+                    _ => return None,
+                })
+            }
+        }
+    )*};
+}
+
+wire_bytes! {
+    /// The tier, as messages and records carry it.
+    enum WireTier {
+        /// A PID namespace per worker.
+        Namespace = 1,
+        /// A subreaper per worker.
+        Shim = 2,
+        /// Process groups only.
+        Group = 3,
+    }
+
+    /// The processes that a signal reaches.
+    enum SignalReach {
+        /// The worker's group.
+        Group = 1,
+        /// The worker's main process.
+        Process = 2,
+    }
+
+    /// The step of a spawn that failed.
+    enum SpawnStage {
+        /// Reading the request.
+        Request = 1,
+        /// Appending to the ledger.
+        Ledger = 2,
+        /// Creating the sockets to shim and gate.
+        Sockets = 3,
+        /// Cloning the shim.
+        CloneShim = 4,
+        /// Setting the shim up.
+        ShimSetup = 5,
+        /// Mapping the user in a new user namespace.
+        UserMap = 6,
+        /// Mounting the namespace's own /proc.
+        MountProc = 7,
+        /// Cloning the worker.
+        CloneWorker = 8,
+        /// Reading the worker's identity.
+        Identity = 9,
+        /// Creating the worker's session or group.
+        Session = 10,
+        /// Taking the terminal.
+        Terminal = 11,
+        /// Arranging the descriptors.
+        Descriptors = 12,
+        /// Changing the directory.
+        Cwd = 13,
+        /// Setting a resource limit.
+        Rlimit = 14,
+        /// Setting the niceness.
+        Nice = 15,
+        /// Setting `oom_score_adj`.
+        OomScore = 16,
+        /// Running the program.
+        Exec = 17,
+        /// The shim ended before the program ran.
+        ShimDied = 18,
+        /// The run is stopping.
+        Stopping = 19,
+        /// Requesting subreaper, pidfd or signalfd: what every tier except `group` needs from the kernel.
+        Kernel = 20,
+        /// The keeper ended before the program ran.
+        KeeperDied = 21,
+        /// Joining the run's cgroup.
+        Cgroup = 22,
     }
 }
 
-/// A message from the host to the keeper.
-#[derive(Debug)]
-pub(crate) enum ToKeeper {
-    /// The first message. Descriptors: lock, run directory, host pidfd, liveness pipe, and the cgroup, if there is one.
-    Init(KeeperInit),
-    /// A command to start. Descriptors: the socket for the answer, the orders themselves if they are not inline, then
-    /// one per target.
-    Spawn { key: u64, worker: Vec<u8>, orders: Vec<u8> },
-    /// A signal for a worker.
-    Signal { key: u64, signal: i32, reach: SignalReach },
-    /// Ends a worker and everything that it started.
-    Kill { key: u64 },
-    /// Ends all workers and the keeper.
-    Finish,
+messages! {
+    /// A message from the host to the keeper.
+    enum ToKeeper {
+        /// The first message. Descriptors: lock, run directory, host pidfd, liveness pipe, and the cgroup, if there is
+        /// one.
+        1 = Init { init: KeeperInit },
+        /// A command to start. Descriptors: the socket for the answer, the orders themselves if they are not inline,
+        /// then one per target.
+        2 = Spawn { key: u64, worker: Vec<u8>, orders: Vec<u8> },
+        /// A signal for a worker.
+        3 = Signal { key: u64, signal: i32, reach: SignalReach },
+        /// Ends a worker and everything that it started.
+        4 = Kill { key: u64 },
+        /// Ends all workers and the keeper.
+        5 = Finish,
+    }
+
+    /// A message from the keeper to the host.
+    enum ToHost {
+        /// The keeper serves.
+        1 = Ready,
+        /// The keeper cannot serve.
+        2 = Unable { stage: SpawnStage, errno: i32 },
+        /// The worker and everything that it started are gone.
+        5 = Exit { key: u64, end: WorkerEnd },
+        /// The worker was stopped by a signal.
+        6 = Stopped { key: u64, signal: i32 },
+        /// The worker continues.
+        7 = Continued { key: u64 },
+        /// A process outlived its shim and was killed.
+        8 = Escaped { pid: i32 },
+        /// A record could not be written.
+        9 = LedgerTrouble { errno: i32 },
+        /// A process of a worker now belongs to another user. The run may not signal the process and does not wait for
+        /// it. Key 0 means that the worker is unknown.
+        10 = Unkillable { key: u64, pid: i32 },
+    }
+
+    /// The keeper's answer to the thread that waits for a spawn, on a separate socket. This saves one wake-up compared
+    /// with the host's common socket.
+    enum SpawnAnswer {
+        /// The worker's program runs. Descriptor: the worker's pidfd.
+        1 = Spawned { pid: i32, shim: i32 },
+        /// The worker's program does not run, and nothing of the attempt is left.
+        2 = Failed { stage: SpawnStage, errno: i32 },
+    }
 }
 
-/// The parameters that the keeper receives once.
-#[derive(Debug)]
-pub(crate) struct KeeperInit {
-    /// The run's id, 32 hex digits.
-    pub(crate) run: Vec<u8>,
-    /// The tier of all its workers.
-    pub(crate) tier: WireTier,
-    /// Whether keeper and shims stay in the caller's session.
-    pub(crate) caller_session: bool,
-    /// Whether records are synced to the disk.
-    pub(crate) sync: bool,
-    /// The slot of the next record.
-    pub(crate) next_slot: u64,
-    /// The boot id of the machine.
-    pub(crate) boot: [u8; 16],
-    /// The PID namespace that host and keeper share.
-    pub(crate) pidns: u64,
-    /// Whether the kernel gives every process its own inode.
-    pub(crate) pidfs: bool,
-    /// The number of clock ticks by which start times are shifted in the time namespace that host and keeper share.
-    pub(crate) clock_offset: u64,
-    /// The signals that were ignored when the host was started. Bit n-1 is signal n.
-    pub(crate) ignored: u64,
-    /// The signals that were blocked when the host was started.
-    pub(crate) blocked: u64,
-    /// Faults to inject, in builds with failpoints.
-    pub(crate) failpoints: Vec<u8>,
+message_parts! {
+    /// The parameters that the keeper receives once.
+    struct KeeperInit {
+        /// The run's id, 32 hex digits.
+        run: Vec<u8>,
+        /// The tier of all its workers.
+        tier: WireTier,
+        /// Whether keeper and shims stay in the caller's session.
+        caller_session: bool,
+        /// Whether records are synced to the disk.
+        sync: bool,
+        /// The slot of the next record.
+        next_slot: u64,
+        /// The boot id of the machine.
+        boot: [u8; 16],
+        /// The PID namespace that host and keeper share.
+        pidns: u64,
+        /// Whether the kernel gives every process its own inode.
+        pidfs: bool,
+        /// The number of clock ticks by which start times are shifted in the time namespace that host and keeper share.
+        clock_offset: u64,
+        /// The signals that were ignored when the host was started. Bit n-1 is signal n.
+        ignored: u64,
+        /// The signals that were blocked when the host was started.
+        blocked: u64,
+        /// Faults to inject, in builds with failpoints.
+        failpoints: Vec<u8>,
+    }
+
+    /// How a worker's main process ended.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    struct WorkerEnd {
+        /// The wait status, or -1 if the shim died before it could report.
+        status: i32,
+        /// The largest resident memory.
+        max_rss_kib: u64,
+        /// Processor time in user mode.
+        user_us: u64,
+        /// Processor time in the kernel.
+        system_us: u64,
+    }
 }
 
-/// The processes that a signal reaches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum SignalReach {
-    /// The worker's group.
-    Group = 1,
-    /// The worker's main process.
-    Process = 2,
+impl WorkerEnd {
+    /// The end of a worker whose shim could not report it.
+    pub(crate) const LOST: Self = Self { status: -1, max_rss_kib: 0, user_us: 0, system_us: 0 };
 }
 
 /// Strings as exec takes them: one after another, each ended by a NUL. The process at the gate needs no copy of them.
@@ -152,7 +340,7 @@ impl<'a> LaunchOrders<'a> {
         out.list(&self.rlimits, |out, (resource, soft, hard)| out.i32(*resource).u64(*soft).u64(*hard));
         out.list(self.nice.as_slice(), |out, nice| out.i32(*nice));
         out.list(self.oom_score_adj.as_slice(), |out, adj| out.i32(*adj));
-        out.u8(self.foreground.into());
+        out.bool(self.foreground);
         out.0
     }
 
@@ -169,250 +357,7 @@ impl<'a> LaunchOrders<'a> {
             rlimits: take.list(|take| Some((take.i32()?, take.u64()?, take.u64()?)))?,
             nice: take.list(MessageReader::i32)?.first().copied(),
             oom_score_adj: take.list(MessageReader::i32)?.first().copied(),
-            foreground: take.u8()? == 1,
-        })
-    }
-}
-
-/// A message from the keeper to the host.
-#[derive(Debug)]
-pub(crate) enum ToHost {
-    /// The keeper serves.
-    Ready,
-    /// The keeper cannot serve.
-    Unable { stage: SpawnStage, errno: i32 },
-    /// The worker and everything that it started are gone.
-    Exit { key: u64, end: WorkerEnd },
-    /// The worker was stopped by a signal.
-    Stopped { key: u64, signal: i32 },
-    /// The worker continues.
-    Continued { key: u64 },
-    /// A process outlived its shim and was killed.
-    Escaped { pid: i32 },
-    /// A record could not be written.
-    LedgerTrouble { errno: i32 },
-    /// A process of a worker now belongs to another user. The run may not signal the process and does not wait for it.
-    /// Key 0 means that the worker is unknown.
-    Unkillable { key: u64, pid: i32 },
-}
-
-/// The keeper's answer to the thread that waits for a spawn, on a separate socket. This saves one wake-up compared with
-/// the host's common socket.
-#[derive(Debug)]
-pub(crate) enum SpawnAnswer {
-    /// The worker's program runs. Descriptor: the worker's pidfd.
-    Spawned { pid: i32, shim: i32 },
-    /// The worker's program does not run, and nothing of the attempt is left.
-    Failed { stage: SpawnStage, errno: i32 },
-}
-
-impl SpawnAnswer {
-    /// Encodes the message.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = MessageWriter::default();
-        match self {
-            Self::Spawned { pid, shim } => out.u8(1).i32(*pid).i32(*shim),
-            Self::Failed { stage, errno } => out.u8(2).u8(*stage as u8).i32(*errno),
-        };
-        out.0
-    }
-
-    /// Decodes a message. Returns `None` if the bytes are not a valid message.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut take = MessageReader(bytes);
-        Some(match take.u8()? {
-            1 => Self::Spawned { pid: take.i32()?, shim: take.i32()? },
-            2 => Self::Failed { stage: SpawnStage::from_byte(take.u8()?)?, errno: take.i32()? },
-            _ => return None,
-        })
-    }
-}
-
-/// How a worker's main process ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct WorkerEnd {
-    /// The wait status, or -1 if the shim died before it could report.
-    pub(crate) status: i32,
-    /// The largest resident memory.
-    pub(crate) max_rss_kib: u64,
-    /// Processor time in user mode.
-    pub(crate) user_us: u64,
-    /// Processor time in the kernel.
-    pub(crate) system_us: u64,
-}
-
-impl WorkerEnd {
-    /// The end of a worker whose shim could not report it.
-    pub(crate) const LOST: Self = Self { status: -1, max_rss_kib: 0, user_us: 0, system_us: 0 };
-}
-
-/// The step of a spawn that failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum SpawnStage {
-    /// Reading the request.
-    Request = 1,
-    /// Appending to the ledger.
-    Ledger = 2,
-    /// Creating the sockets to shim and gate.
-    Sockets = 3,
-    /// Cloning the shim.
-    CloneShim = 4,
-    /// Setting the shim up.
-    ShimSetup = 5,
-    /// Mapping the user in a new user namespace.
-    UserMap = 6,
-    /// Mounting the namespace's own /proc.
-    MountProc = 7,
-    /// Cloning the worker.
-    CloneWorker = 8,
-    /// Reading the worker's identity.
-    Identity = 9,
-    /// Creating the worker's session or group.
-    Session = 10,
-    /// Taking the terminal.
-    Terminal = 11,
-    /// Arranging the descriptors.
-    Descriptors = 12,
-    /// Changing the directory.
-    Cwd = 13,
-    /// Setting a resource limit.
-    Rlimit = 14,
-    /// Setting the niceness.
-    Nice = 15,
-    /// Setting `oom_score_adj`.
-    OomScore = 16,
-    /// Running the program.
-    Exec = 17,
-    /// The shim ended before the program ran.
-    ShimDied = 18,
-    /// The run is stopping.
-    Stopping = 19,
-    /// Requesting subreaper, pidfd or signalfd: what every tier except `group` needs from the kernel.
-    Kernel = 20,
-    /// The keeper ended before the program ran.
-    KeeperDied = 21,
-    /// Joining the run's cgroup.
-    Cgroup = 22,
-}
-
-impl SpawnStage {
-    #[rustfmt::skip]
-    const ALL: [Self; 22] = [
-        Self::Request, Self::Ledger, Self::Sockets, Self::CloneShim, Self::ShimSetup,
-        Self::UserMap, Self::MountProc, Self::CloneWorker, Self::Identity, Self::Session,
-        Self::Terminal, Self::Descriptors, Self::Cwd, Self::Rlimit, Self::Nice,
-        Self::OomScore, Self::Exec, Self::ShimDied, Self::Stopping, Self::Kernel,
-        Self::KeeperDied, Self::Cgroup,
-    ];
-
-    /// Returns the stage with this number.
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|stage| *stage as u8 == byte)
-    }
-}
-
-impl ToKeeper {
-    /// Encodes the message.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = MessageWriter::default();
-        match self {
-            Self::Init(init) => {
-                out.u8(1).bytes(&init.run).u8(init.tier as u8).u8(init.caller_session.into());
-                out.u8(init.sync.into()).u64(init.next_slot).bytes(&init.boot).u64(init.pidns);
-                out.u8(init.pidfs.into()).u64(init.clock_offset);
-                out.u64(init.ignored).u64(init.blocked).bytes(&init.failpoints)
-            }
-            Self::Spawn { key, worker, orders } => out.u8(2).u64(*key).bytes(worker).bytes(orders),
-            Self::Signal { key, signal, reach } => out.u8(3).u64(*key).i32(*signal).u8(*reach as u8),
-            Self::Kill { key } => out.u8(4).u64(*key),
-            Self::Finish => out.u8(5),
-        };
-        out.0
-    }
-
-    /// Decodes a message. Returns `None` if the bytes are not a valid message.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut take = MessageReader(bytes);
-        Some(match take.u8()? {
-            1 => Self::Init(KeeperInit {
-                run: take.bytes()?,
-                tier: WireTier::from_byte(take.u8()?)?,
-                caller_session: take.u8()? == 1,
-                sync: take.u8()? == 1,
-                next_slot: take.u64()?,
-                boot: take.bytes()?.try_into().ok()?,
-                pidns: take.u64()?,
-                pidfs: take.u8()? == 1,
-                clock_offset: take.u64()?,
-                ignored: take.u64()?,
-                blocked: take.u64()?,
-                failpoints: take.bytes()?,
-            }),
-            2 => Self::Spawn { key: take.u64()?, worker: take.bytes()?, orders: take.bytes()? },
-            3 => Self::Signal {
-                key: take.u64()?,
-                signal: take.i32()?,
-                reach: if take.u8()? == SignalReach::Group as u8 {
-                    SignalReach::Group
-                } else {
-                    SignalReach::Process
-                },
-            },
-            4 => Self::Kill { key: take.u64()? },
-            5 => Self::Finish,
-            _ => return None,
-        })
-    }
-}
-
-impl ToHost {
-    /// Encodes the message.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = MessageWriter::default();
-        match self {
-            Self::Ready => out.u8(1),
-            Self::Unable { stage, errno } => out.u8(2).u8(*stage as u8).i32(*errno),
-            Self::Exit { key, end } => end.put(out.u8(5).u64(*key)),
-            Self::Stopped { key, signal } => out.u8(6).u64(*key).i32(*signal),
-            Self::Continued { key } => out.u8(7).u64(*key),
-            Self::Escaped { pid } => out.u8(8).i32(*pid),
-            Self::LedgerTrouble { errno } => out.u8(9).i32(*errno),
-            Self::Unkillable { key, pid } => out.u8(10).u64(*key).i32(*pid),
-        };
-        out.0
-    }
-
-    /// Decodes a message. Returns `None` if the bytes are not a valid message.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut take = MessageReader(bytes);
-        Some(match take.u8()? {
-            1 => Self::Ready,
-            2 => Self::Unable { stage: SpawnStage::from_byte(take.u8()?)?, errno: take.i32()? },
-            5 => Self::Exit { key: take.u64()?, end: WorkerEnd::take(&mut take)? },
-            6 => Self::Stopped { key: take.u64()?, signal: take.i32()? },
-            7 => Self::Continued { key: take.u64()? },
-            8 => Self::Escaped { pid: take.i32()? },
-            9 => Self::LedgerTrouble { errno: take.i32()? },
-            10 => Self::Unkillable { key: take.u64()?, pid: take.i32()? },
-            _ => return None,
-        })
-    }
-}
-
-impl WorkerEnd {
-    /// Appends the end to a message.
-    pub(crate) fn put(self, out: &mut MessageWriter) -> &mut MessageWriter {
-        out.i32(self.status).u64(self.max_rss_kib).u64(self.user_us).u64(self.system_us)
-    }
-
-    /// Reads an end from a message.
-    pub(crate) fn take(take: &mut MessageReader<'_>) -> Option<Self> {
-        Some(Self {
-            status: take.i32()?,
-            max_rss_kib: take.u64()?,
-            user_us: take.u64()?,
-            system_us: take.u64()?,
+            foreground: take.bool()?,
         })
     }
 }
@@ -425,6 +370,10 @@ impl MessageWriter {
     pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
+    }
+
+    fn bool(&mut self, value: bool) -> &mut Self {
+        self.u8(value.into())
     }
 
     pub(crate) fn i32(&mut self, value: i32) -> &mut Self {
@@ -464,6 +413,10 @@ impl<'a> MessageReader<'a> {
         self.array::<1>().map(|[byte]| byte)
     }
 
+    fn bool(&mut self) -> Option<bool> {
+        self.u8().map(|byte| byte == 1)
+    }
+
     pub(crate) fn i32(&mut self) -> Option<i32> {
         self.array().map(i32::from_le_bytes)
     }
@@ -479,12 +432,52 @@ impl<'a> MessageReader<'a> {
         Some(head)
     }
 
-    fn bytes(&mut self) -> Option<Vec<u8>> {
-        self.slice().map(<[u8]>::to_vec)
-    }
-
     fn list<T>(&mut self, each: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.u64()?;
         (0..count).map(|_| each(self)).collect()
+    }
+}
+
+/// A value in a message.
+pub(crate) trait MessageField: Sized {
+    /// Appends the value to a message.
+    fn put(&self, out: &mut MessageWriter);
+    /// Reads a value from a message.
+    fn take(take: &mut MessageReader<'_>) -> Option<Self>;
+}
+
+macro_rules! plain_fields {
+    ($($type:ident),*) => {$(
+        impl MessageField for $type {
+            fn put(&self, out: &mut MessageWriter) {
+                out.$type(*self);
+            }
+
+            fn take(take: &mut MessageReader<'_>) -> Option<Self> {
+                take.$type()
+            }
+        }
+    )*};
+}
+
+plain_fields!(bool, i32, u64);
+
+impl MessageField for Vec<u8> {
+    fn put(&self, out: &mut MessageWriter) {
+        out.bytes(self);
+    }
+
+    fn take(take: &mut MessageReader<'_>) -> Option<Self> {
+        take.slice().map(<[u8]>::to_vec)
+    }
+}
+
+impl<const N: usize> MessageField for [u8; N] {
+    fn put(&self, out: &mut MessageWriter) {
+        out.0.extend_from_slice(self);
+    }
+
+    fn take(take: &mut MessageReader<'_>) -> Option<Self> {
+        take.array()
     }
 }

@@ -3,8 +3,7 @@
 //! The link uses one stream socket with frames (see `portable/keeper/frames.rs`) and runs the keeper's program from the
 //! state directory. It holds the keeper as a child, and never signals it once it is reaped.
 
-use std::io::{self, IoSlice, Read};
-use std::mem::MaybeUninit;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -13,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::Pid;
@@ -21,8 +19,10 @@ use crate::process::identity::until;
 use crate::process::wait::ready_within;
 use crate::state::error_chain;
 
-use super::keeper_setup::{KEEPER_FILE, KEEPER_NAME, KEEPER_PROGRAM, KeeperSetup, SEND_TIMEOUT, SpawnReply};
-use super::wire::{MAX_FDS, MAX_ORDERS, SpawnAnswer, ToHost, ToKeeper};
+use super::keeper_setup::{
+    KEEPER_FILE, KEEPER_NAME, KEEPER_PROGRAM, KeeperSetup, SEND_TIMEOUT, SpawnReply, send_some,
+};
+use super::wire::{MAX_ORDERS, SpawnAnswer, ToHost, ToKeeper};
 
 /// How long another process may have the keeper's program open for writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -97,7 +97,7 @@ impl KeeperLink {
         let (mut child, pid) = launch(&setup, keeper_end)?;
         let poll_interval = setup.poll_interval;
         let link = Self { control, sending: Mutex::new(()), child: child.clone(), poll_interval, pid };
-        match link.send(&ToKeeper::Init(setup.init).encode(), &[setup.lock]) {
+        match link.send(&ToKeeper::Init { init: setup.init }.encode(), &[setup.lock]) {
             Ok(()) => Ok((link, child)),
             Err(error) => {
                 let _ = child.kill();
@@ -132,36 +132,14 @@ impl KeeperLink {
         let mut head = (message.len() as u32).to_le_bytes().to_vec();
         head.extend_from_slice(&(fds.len() as u32).to_le_bytes());
         // The descriptors travel with the first byte, which is the head's, so nothing may come before it.
-        let sent = self.send_some(&head, fds, deadline)?;
+        let sent = send_some(&self.control, &head, fds, deadline)?;
         for mut rest in [&head[sent..], message] {
             while !rest.is_empty() {
-                let sent = self.send_some(rest, &[], deadline).inspect_err(|_| self.give_up())?;
+                let sent = send_some(&self.control, rest, &[], deadline).inspect_err(|_| self.give_up())?;
                 rest = &rest[sent..];
             }
         }
         Ok(())
-    }
-
-    fn send_some(&self, bytes: &[u8], fds: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<usize> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-        loop {
-            let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
-                return Err(Errno::TOOMANYREFS.into());
-            }
-            match rustix::net::sendmsg(&self.control, &[IoSlice::new(bytes)], &mut ancillary, SEND_FLAGS) {
-                Ok(sent) => return Ok(sent),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Err(Errno::TIMEDOUT.into());
-                    }
-                    ready_within(&self.control, PollFlags::OUT, left);
-                }
-                Err(errno) => return Err(errno.into()),
-            }
-        }
     }
 
     /// Closes the connection after half a message, because the keeper could not understand anything that follows.
@@ -194,12 +172,6 @@ impl KeeperLink {
         true
     }
 }
-
-/// `DONTWAIT` instead of `O_NONBLOCK`, which would also affect the reading thread.
-#[cfg(not(target_vendor = "apple"))]
-const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
-#[cfg(target_vendor = "apple")]
-const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT;
 
 fn read_frame(mut socket: &UnixStream) -> Option<Vec<u8>> {
     const LARGEST: usize = 4096;

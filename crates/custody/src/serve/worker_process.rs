@@ -97,20 +97,20 @@ impl WorkerProcess {
 
     /// Sends a signal to the worker's group. TERM goes only to the main process if `process_group_kill` is false.
     pub fn signal(&self, signal: i32) -> Result<(), SignalError> {
-        if !(1..=64).contains(&signal) {
-            return Err(SignalError::NoSuchSignal(signal));
-        }
         let group = signal != libc::SIGTERM || self.run.config.process_group_kill;
-        let reach = if group { SignalReach::Group } else { SignalReach::Process };
-        self.tell(&ToKeeper::Signal { key: self.shared.key, signal, reach })
+        self.signal_reaching(signal, if group { SignalReach::Group } else { SignalReach::Process })
     }
 
     /// Sends a signal only to the main process, for signals that the other processes do not understand.
     pub fn signal_main(&self, signal: i32) -> Result<(), SignalError> {
+        self.signal_reaching(signal, SignalReach::Process)
+    }
+
+    fn signal_reaching(&self, signal: i32, reach: SignalReach) -> Result<(), SignalError> {
         if !(1..=64).contains(&signal) {
             return Err(SignalError::NoSuchSignal(signal));
         }
-        self.tell(&ToKeeper::Signal { key: self.shared.key, signal, reach: SignalReach::Process })
+        self.tell(&ToKeeper::Signal { key: self.shared.key, signal, reach })
     }
 
     /// Kills the worker and everything that it started.

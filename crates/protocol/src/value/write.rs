@@ -5,67 +5,38 @@
 
 use rmp::encode;
 
-/// Drops the result of rmp, because writing to a `Vec` never fails.
-fn done<T, E>(_: Result<T, E>) {}
-
-/// Writes nil.
-#[inline]
-pub fn nil(out: &mut Vec<u8>) {
-    done(encode::write_nil(out));
+/// Defines functions that write one token each. Their results are dropped, because writing to a `Vec` never fails.
+macro_rules! tokens {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) = $write:ident($($passed:ident),*);)*) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub fn $name(out: &mut Vec<u8>, $($argument: $type),*) {
+            let _ = encode::$write(out, $($passed),*);
+        }
+    )*};
 }
 
-/// Writes a boolean.
-#[inline]
-pub fn bool(out: &mut Vec<u8>, value: bool) {
-    done(encode::write_bool(out, value));
-}
-
-/// Writes an integer.
-#[inline]
-pub fn int(out: &mut Vec<u8>, value: i64) {
-    done(encode::write_sint(out, value));
-}
-
-/// Writes an unsigned integer.
-#[inline]
-pub fn uint(out: &mut Vec<u8>, value: u64) {
-    done(encode::write_uint(out, value));
-}
-
-/// Writes a 64-bit float.
-#[inline]
-pub fn float(out: &mut Vec<u8>, value: f64) {
-    done(encode::write_f64(out, value));
-}
-
-/// Writes the header of a text of `len` bytes.
-#[inline]
-pub fn str_header(out: &mut Vec<u8>, len: u32) {
-    done(encode::write_str_len(out, len));
-}
-
-/// Writes the header of a byte string of `len` bytes.
-#[inline]
-pub fn bin_header(out: &mut Vec<u8>, len: u32) {
-    done(encode::write_bin_len(out, len));
-}
-
-/// Writes the header of a list of `len` values.
-#[inline]
-pub fn array_header(out: &mut Vec<u8>, len: u32) {
-    done(encode::write_array_len(out, len));
-}
-
-/// Writes the header of a map of `len` entries.
-#[inline]
-pub fn map_header(out: &mut Vec<u8>, len: u32) {
-    done(encode::write_map_len(out, len));
-}
-
-/// Writes the header of an extension of `len` bytes.
-#[inline]
-pub fn ext_header(out: &mut Vec<u8>, kind: i8, len: u32) {
-    done(encode::write_ext_meta(out, len, kind));
+tokens! {
+    /// Writes nil.
+    nil() = write_nil();
+    /// Writes a boolean.
+    bool(value: bool) = write_bool(value);
+    /// Writes an integer.
+    int(value: i64) = write_sint(value);
+    /// Writes an unsigned integer.
+    uint(value: u64) = write_uint(value);
+    /// Writes a 64-bit float.
+    float(value: f64) = write_f64(value);
+    /// Writes the header of a text of `len` bytes.
+    str_header(len: u32) = write_str_len(len);
+    /// Writes the header of a byte string of `len` bytes.
+    bin_header(len: u32) = write_bin_len(len);
+    /// Writes the header of a list of `len` values.
+    array_header(len: u32) = write_array_len(len);
+    /// Writes the header of a map of `len` entries.
+    map_header(len: u32) = write_map_len(len);
+    /// Writes the header of an extension of `len` bytes.
+    ext_header(kind: i8, len: u32) = write_ext_meta(len, kind);
 }
 
 /// Writes a short text, such as a name or a keyword of the protocol.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::foreign::Foreign;
 use crate::custody;
-use snakepit_settings::{HumanTime, Notation, settings};
+use snakepit_settings::{HumanTime, settings};
 
 settings! {
     keys of Foreign<custody::CustodyOptions> {
@@ -53,15 +53,7 @@ enum TierName {
     Group,
 }
 
-impl Notation<custody::Containment> for ContainmentChoice {
-    fn value(self) -> custody::Containment {
-        self.0
-    }
-
-    fn written(value: &custody::Containment) -> Self {
-        Self(*value)
-    }
-}
+settings!(notation ContainmentChoice of custody::Containment);
 
 #[derive(Deserialize, Serialize)]
 struct SyncChoice(#[serde(with = "SyncName")] custody::LedgerSync);
@@ -73,12 +65,4 @@ enum SyncName {
     Data,
 }
 
-impl Notation<custody::LedgerSync> for SyncChoice {
-    fn value(self) -> custody::LedgerSync {
-        self.0
-    }
-
-    fn written(value: &custody::LedgerSync) -> Self {
-        Self(*value)
-    }
-}
+settings!(notation SyncChoice of custody::LedgerSync);

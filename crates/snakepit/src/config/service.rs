@@ -8,7 +8,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::loops::{LoopGroup, SHUTDOWN_TIMEOUT, Watchdog};
-use snakepit_settings::{HumanTime, Notation, settings};
+use snakepit_settings::{HumanTime, settings};
 
 /// The settings for running the loops of a file together.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,15 +56,7 @@ impl<'de> Deserialize<'de> for ProbeAddress {
     }
 }
 
-impl Notation<SocketAddr> for ProbeAddress {
-    fn value(self) -> SocketAddr {
-        self.0
-    }
-
-    fn written(address: &SocketAddr) -> Self {
-        Self(*address)
-    }
-}
+settings!(notation ProbeAddress of SocketAddr);
 
 struct AddressVisitor;
 

@@ -142,7 +142,7 @@ impl Shim<'_> {
             for pid in given_up {
                 self.send_to_keeper(&FromShim::Unkillable { pid });
             }
-            self.send_to_keeper(&FromShim::Ended(end));
+            self.send_to_keeper(&FromShim::Ended { end });
             self.cgroup.as_ref().is_none_or(WorkerCgroup::remove)
         };
         sys::exit(match (left, removed) {

@@ -3,17 +3,17 @@
 //! Owns all unsafe code of the keeper. The keeper is built from std alone, so the functions of libc that it needs are
 //! declared here, behind thin, safe wrappers. It must not know what a call is for.
 //!
-//! `clone` (creating processes) → `exec` → `process` (signals and waiting) → `socket` (packets, polling). This file has
-//! the rest.
+//! `clone` (creating processes) → `process` (signals and waiting) → `socket` (packets, polling). `shared` has what the
+//! portable keeper calls, too, and this file has the rest.
 
 mod clone;
-mod exec;
 mod process;
+mod shared;
 mod socket;
 
 pub(crate) use clone::*;
-pub(crate) use exec::*;
 pub(crate) use process::*;
+pub(crate) use shared::*;
 pub(crate) use socket::*;
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
@@ -51,8 +51,6 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
     fn fcntl(fd: c_int, command: c_int, arg: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;
-    fn dup2(from: c_int, to: c_int) -> c_int;
-    fn chdir(path: *const c_char) -> c_int;
     fn getrlimit(resource: c_int, limit: *mut RlimitPair) -> c_int;
     fn setrlimit(resource: c_int, limit: *const RlimitPair) -> c_int;
     fn setpriority(which: c_int, who: c_uint, nice: c_int) -> c_int;
@@ -67,10 +65,6 @@ unsafe extern "C" {
     fn renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
     fn mkdirat(dir: c_int, path: *const c_char, mode: c_uint) -> c_int;
-}
-
-fn check(result: c_int) -> Result<c_int> {
-    if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
 }
 
 fn check_long(result: c_long) -> Result<c_long> {
@@ -137,19 +131,6 @@ pub(crate) fn duplicate_above(fd: RawFd, from: RawFd) -> Result<RawFd> {
     const F_DUPFD_CLOEXEC: c_int = 1030;
     // SAFETY: integers.
     check(unsafe { fcntl(fd, F_DUPFD_CLOEXEC, from) })
-}
-
-/// Duplicates a descriptor to `target`. The copy survives exec.
-pub(crate) fn duplicate_to(fd: RawFd, target: RawFd) -> Result<()> {
-    // SAFETY: integers; the previous descriptor at `target` is given up on purpose.
-    check(unsafe { dup2(fd, target) })?;
-    Ok(())
-}
-
-pub(crate) fn change_dir(path: &CStr) -> Result<()> {
-    // SAFETY: a NUL-terminated string.
-    check(unsafe { chdir(path.as_ptr()) })?;
-    Ok(())
 }
 
 pub(crate) fn rlimit(resource: c_int) -> Result<(u64, u64)> {

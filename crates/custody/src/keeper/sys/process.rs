@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int, c_long, c_uint, c_ulong, c_void};
 use std::io::Result;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use super::{ECHILD, check, check_long, errno, owned, retry};
+use super::{ECHILD, check, check_long, errno, owned, pid, retry};
 
 pub(crate) const SIGHUP: c_int = 1;
 pub(crate) const SIGINT: c_int = 2;
@@ -61,22 +61,12 @@ unsafe extern "C" {
     fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut Rusage) -> c_int;
     fn waitid(kind: c_int, id: c_uint, info: *mut [u8; 128], options: c_int) -> c_int;
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
-    fn setsid() -> c_int;
-    fn setpgid(pid: c_int, group: c_int) -> c_int;
     fn tcsetpgrp(fd: c_int, group: c_int) -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
-    fn getpid() -> c_int;
-    fn getppid() -> c_int;
     fn geteuid() -> c_uint;
     fn getegid() -> c_uint;
     fn sched_yield() -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;
-    fn _exit(status: c_int) -> !;
-}
-
-pub(crate) fn exit(status: c_int) -> ! {
-    // SAFETY: no precondition; skips destructors, which a forked copy must not run.
-    unsafe { _exit(status) }
 }
 
 /// Lets a process run first that was just woken.
@@ -139,16 +129,6 @@ pub(crate) fn request_time_slice(slice: TimeSlice) {
             syscall(SYS_SCHED_SETATTR, 0, &raw const attr, 0);
         }
     }
-}
-
-pub(crate) fn pid() -> c_int {
-    // SAFETY: no precondition.
-    unsafe { getpid() }
-}
-
-pub(crate) fn parent_pid() -> c_int {
-    // SAFETY: no precondition.
-    unsafe { getppid() }
 }
 
 pub(crate) fn user_and_group() -> (u32, u32) {
@@ -342,21 +322,9 @@ pub(crate) fn set_name(name: &CStr) {
     unsafe { prctl(PR_SET_NAME, name.as_ptr() as c_ulong, 0, 0, 0) };
 }
 
-pub(crate) fn new_session() -> Result<()> {
-    // SAFETY: no precondition.
-    check(unsafe { setsid() })?;
-    Ok(())
-}
-
-pub(crate) fn new_group() -> Result<()> {
-    // SAFETY: no precondition.
-    check(unsafe { setpgid(0, 0) })?;
-    Ok(())
-}
-
 /// Makes the calling process's own group the terminal's foreground group.
 pub(crate) fn take_terminal(terminal: RawFd) -> Result<()> {
     // SAFETY: integers.
-    check(unsafe { tcsetpgrp(terminal, getpid()) })?;
+    check(unsafe { tcsetpgrp(terminal, pid()) })?;
     Ok(())
 }

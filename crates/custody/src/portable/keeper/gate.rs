@@ -9,7 +9,6 @@ use std::io::{Error, Read, Result, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use crate::exec::ExecProgram;
 use crate::keeper::LaunchContext;
 use crate::libc_abi::{
     ResourceLimit, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ,
@@ -131,7 +130,7 @@ pub(crate) const KEEPER_IGNORES: [i32; 9] =
 /// Runs the program. Returns only if something fails.
 fn become_program(orders: &LaunchOrders<'_>, context: &LaunchContext) -> StageError {
     let Some(path) = orders.program.iter().next() else { return (SpawnStage::Exec, sys::not_understood()) };
-    let program = ExecProgram::new(path, orders.argv.iter(), orders.envp.iter());
+    let program = sys::ExecProgram::new(path, orders.argv.iter(), orders.envp.iter());
     // From here on, nothing is allocated or opened: the worker's limits apply.
     if let Err(failure) = set_limits(orders, context) {
         return failure;

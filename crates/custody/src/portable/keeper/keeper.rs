@@ -97,7 +97,7 @@ impl Keeper {
             }
             frames.fill(&control).map_err(request)?;
         };
-        let (Some(ToKeeper::Init(init)), Some(lock)) = (ToKeeper::decode(&bytes), fds.into_iter().next())
+        let (Some(ToKeeper::Init { init }), Some(lock)) = (ToKeeper::decode(&bytes), fds.into_iter().next())
         else {
             return Err(request(sys::not_understood()));
         };
@@ -206,7 +206,7 @@ impl Keeper {
                 }
             }
             // An unknown message means that this keeper was built with another version of the host.
-            Some(ToKeeper::Init(_)) | None => self.host_gone(),
+            Some(ToKeeper::Init { .. }) | None => self.host_gone(),
         }
     }
 
@@ -245,7 +245,7 @@ fn open_ledger(init: &KeeperInit) -> std::io::Result<LedgerWriter> {
     let mut ledger = LedgerWriter::open(init.next_slot, init.sync, init.boot, init.tier as u8)?;
     let mut record = ledger.record(RecordKind::Keeper, 0, &init.run);
     record.main = identity(sys::pid());
-    ledger.append_head(&record)?;
+    ledger.slots.append_head(&record)?;
     Ok(ledger)
 }
 

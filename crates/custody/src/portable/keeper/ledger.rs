@@ -18,7 +18,7 @@ pub(crate) struct LedgerWriter {
     dir: PathBuf,
     boot: [u8; 16],
     tier: u8,
-    slots: SlotFile,
+    pub(crate) slots: SlotFile,
 }
 
 impl LedgerWriter {
@@ -33,26 +33,6 @@ impl LedgerWriter {
     /// here.
     pub(crate) fn record(&self, kind: RecordKind, key: u64, text: &[u8]) -> Record {
         Record { key, ..Record::new(kind, self.tier, self.boot, 0, text.to_vec()) }
-    }
-
-    /// Appends a record of the run itself.
-    pub(crate) fn append_head(&mut self, record: &Record) -> Result<()> {
-        self.slots.append_head(record)
-    }
-
-    /// Appends one record completely or not at all.
-    pub(crate) fn append(&mut self, record: &Record) -> Result<()> {
-        self.slots.append(&[record])
-    }
-
-    /// Appends a worker's end. If the write fails, the end is kept and written before any other record.
-    pub(crate) fn append_exit(&mut self, record: Record) -> Result<()> {
-        self.slots.append_exit(record)
-    }
-
-    /// Reports whether the file has grown enough to be rewritten with the living workers only.
-    pub(crate) fn wants_compaction(&self, living: usize) -> bool {
-        self.slots.wants_compaction(living)
     }
 
     /// Atomically replaces the file by one that contains only the living workers.

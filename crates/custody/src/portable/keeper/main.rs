@@ -7,8 +7,6 @@
 //! `keeper` (the loop) → `frames` (the host's messages) → `workers` (a worker's life) → `ledger` (intent and record) →
 //! `gate` (up to exec). `sys` makes the system calls.
 
-#[path = "../../keeper/sys/exec.rs"]
-mod exec;
 mod frames;
 mod gate;
 mod keeper;

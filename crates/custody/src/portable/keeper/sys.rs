@@ -1,6 +1,10 @@
-//! The system calls that std does not offer, with the system's numbers from `libc_abi`.
+//! The system calls that std does not offer, with the system's numbers from `libc_abi`. `shared` has those that need no
+//! numbers.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+#[path = "../../keeper/sys/shared.rs"]
+mod shared;
+
+use std::ffi::{c_int, c_uint, c_void};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -13,14 +17,11 @@ use crate::libc_abi::{
 };
 use crate::wire::{MAX_FDS, WorkerEnd};
 
+pub(crate) use shared::*;
+
 unsafe extern "C" {
     fn fork() -> c_int;
-    fn _exit(status: c_int) -> !;
-    fn getpid() -> c_int;
-    fn getppid() -> c_int;
     fn getpgrp() -> c_int;
-    fn setsid() -> c_int;
-    fn setpgid(pid: c_int, group: c_int) -> c_int;
     fn tcsetpgrp(fd: c_int, group: c_int) -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
     fn waitid(kind: c_uint, id: Id, info: *mut SignalInfo, options: c_int) -> c_int;
@@ -33,16 +34,10 @@ unsafe extern "C" {
     fn recvmsg(fd: c_int, message: *mut MessageHeader, flags: c_int) -> isize;
     fn write(fd: c_int, bytes: *const c_void, count: usize) -> isize;
     fn close(fd: c_int) -> c_int;
-    fn dup2(fd: c_int, target: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn getrlimit(resource: c_int, limit: *mut ResourceLimit) -> c_int;
     fn setrlimit(resource: c_int, limit: *const ResourceLimit) -> c_int;
     fn setpriority(kind: c_int, id: c_int, nice: c_int) -> c_int;
-    fn chdir(path: *const c_char) -> c_int;
-}
-
-fn check(result: c_int) -> Result<c_int> {
-    if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Returns the number of an error. Every error here came from the system.
@@ -54,46 +49,16 @@ pub(crate) fn not_understood() -> Error {
     Error::from_raw_os_error(EINVAL)
 }
 
-pub(crate) fn exit(status: c_int) -> ! {
-    // SAFETY: no precondition; skips destructors, which a forked copy must not run.
-    unsafe { _exit(status) }
-}
-
-pub(crate) fn pid() -> c_int {
-    // SAFETY: no precondition.
-    unsafe { getpid() }
-}
-
-pub(crate) fn parent_pid() -> c_int {
-    // SAFETY: no precondition.
-    unsafe { getppid() }
-}
-
 /// Forks. The keeper has one thread, so the copy may do whatever the original may do.
 pub(crate) fn fork_self() -> Result<c_int> {
     // SAFETY: single-threaded, see above.
     check(unsafe { fork() })
 }
 
-pub(crate) fn new_session() -> Result<()> {
-    // SAFETY: no precondition.
-    check(unsafe { setsid() }).map(drop)
-}
-
-pub(crate) fn new_group() -> Result<()> {
-    // SAFETY: integers.
-    check(unsafe { setpgid(0, 0) }).map(drop)
-}
-
 /// Makes the caller's group the foreground group of the terminal on standard input.
 pub(crate) fn take_terminal() -> Result<()> {
     // SAFETY: integers.
     check(unsafe { tcsetpgrp(0, getpgrp()) }).map(drop)
-}
-
-pub(crate) fn change_dir(path: &CStr) -> Result<()> {
-    // SAFETY: a NUL-terminated string.
-    check(unsafe { chdir(path.as_ptr()) }).map(drop)
 }
 
 /// The group that an unreaped child leads: never 0, never 1, never the keeper's own group.
@@ -285,12 +250,6 @@ pub(crate) fn duplicate_above(fd: RawFd, from: RawFd) -> Result<RawFd> {
     // SAFETY: integers.
     check(unsafe { fcntl(copy, F_SETFD, FD_CLOEXEC) })?;
     Ok(copy)
-}
-
-/// Duplicates a descriptor to `target`. The copy survives exec.
-pub(crate) fn duplicate_to(fd: RawFd, target: RawFd) -> Result<()> {
-    // SAFETY: integers; the previous descriptor at `target` is given up on purpose.
-    check(unsafe { dup2(fd, target) }).map(drop)
 }
 
 /// Closes the descriptors that the host left open for its children: from 3 up to the limit, which may be absurdly high.

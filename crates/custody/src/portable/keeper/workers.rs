@@ -61,12 +61,12 @@ impl Keeper {
             .filter(|orders| orders.targets.len() == fds.len())
             .ok_or_else(|| (SpawnStage::Request, sys::not_understood()))?;
         let in_ledger = |error: Error| (SpawnStage::Ledger, error);
-        if self.ledger.wants_compaction(self.workers.len()) {
+        if self.ledger.slots.wants_compaction(self.workers.len()) {
             let living: Vec<_> = self.workers.values().map(|worker| &worker.record).collect();
             self.ledger.compact(&living).map_err(in_ledger)?;
         }
         let mut record = self.ledger.record(RecordKind::Intent, key, worker);
-        self.ledger.append(&record).map_err(in_ledger)?;
+        self.ledger.slots.append(&[&record]).map_err(in_ledger)?;
         let born = self.pass(&orders, fds, &mut record);
         if born.is_err() {
             self.write_end(record.clone(), -1);
@@ -90,7 +90,7 @@ impl Keeper {
         record.kind = RecordKind::Record;
         record.main = identity(pid);
         record.pgid = pid;
-        if let Err(error) = self.ledger.append(record) {
+        if let Err(error) = self.ledger.slots.append(&[record]) {
             process.discard();
             return Err((SpawnStage::Ledger, error));
         }
@@ -136,7 +136,7 @@ impl Keeper {
 
     fn write_end(&mut self, record: Record, status: i32) {
         let end = Record { kind: RecordKind::Exit, status, ..record };
-        if let Err(error) = self.ledger.append_exit(end) {
+        if let Err(error) = self.ledger.slots.append_exit(end) {
             self.notify_host(&ToHost::LedgerTrouble { errno: sys::errno(&error) });
         }
     }

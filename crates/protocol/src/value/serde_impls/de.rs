@@ -12,10 +12,25 @@ use super::ExtensionType;
 use crate::value::passthrough::{self, Handed};
 use crate::value::{BigInt, Blob, DateTime, Encoded, Map, NaiveDateTime, Value};
 
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(passthrough::ANY_VALUE, ValueVisitor)
-    }
+/// Implements `Deserialize` by a newtype of this name, whose content goes to a visitor.
+macro_rules! deserialize_newtypes {
+    ($($kind:ty: $name:expr, $visitor:expr;)*) => {$(
+        impl<'de> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_newtype_struct($name, $visitor)
+            }
+        }
+    )*};
+}
+
+deserialize_newtypes! {
+    Value: passthrough::ANY_VALUE, ValueVisitor;
+    // This crate's codec keeps the bytes unread. A value of another format is encoded.
+    Encoded: passthrough::ENCODED, EncodedVisitor;
+    Blob: passthrough::BLOB, BlobVisitor;
+    BigInt: Self::NAME, ExtensionVisitor(PhantomData);
+    DateTime: Self::NAME, ExtensionVisitor(PhantomData);
+    NaiveDateTime: Self::NAME, ExtensionVisitor(PhantomData);
 }
 
 struct ValueVisitor;
@@ -104,13 +119,6 @@ impl<'de> Visitor<'de> for MapVisitor {
     }
 }
 
-impl<'de> Deserialize<'de> for Encoded {
-    /// This crate's codec keeps the bytes unread. A value of another format is encoded.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(passthrough::ENCODED, EncodedVisitor)
-    }
-}
-
 struct EncodedVisitor;
 
 macro_rules! encoded_as_value {
@@ -172,12 +180,6 @@ impl<'de> Visitor<'de> for EncodedVisitor {
     }
 }
 
-impl<'de> Deserialize<'de> for Blob {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(passthrough::BLOB, BlobVisitor)
-    }
-}
-
 struct BlobVisitor;
 
 impl<'de> Visitor<'de> for BlobVisitor {
@@ -217,18 +219,6 @@ impl<'de> Visitor<'de> for BlobVisitor {
     }
 }
 
-macro_rules! deserialize_extensions {
-    ($($kind:ty),*) => {$(
-        impl<'de> Deserialize<'de> for $kind {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_newtype_struct(Self::NAME, ExtensionVisitor(PhantomData))
-            }
-        }
-    )*};
-}
-
-deserialize_extensions!(BigInt, DateTime, NaiveDateTime);
-
 struct ExtensionVisitor<T>(PhantomData<T>);
 
 impl<T: ExtensionType> ExtensionVisitor<T> {
@@ -257,7 +247,7 @@ impl<'de, T: ExtensionType> Visitor<'de> for ExtensionVisitor<T> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        self.found(T::from_text(text), de::Unexpected::Str(text))
+        self.found(text.parse().ok(), de::Unexpected::Str(text))
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {

@@ -5,16 +5,16 @@ mod de;
 mod ser;
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::{BigInt, DateTime, NaiveDateTime, passthrough};
 
 /// A type with its own extension: data for this crate's codec and other binary formats, text for people.
-trait ExtensionType: Sized + fmt::Display {
+trait ExtensionType: FromStr + fmt::Display {
     const NAME: &'static str;
     const EXPECTED: &'static str;
     fn data(&self) -> impl AsRef<[u8]>;
     fn from_data(data: &[u8]) -> Option<Self>;
-    fn from_text(text: &str) -> Option<Self>;
 
     /// Returns a number that formats for people show instead of the text, if there is one.
     fn number(&self) -> Option<i128> {
@@ -38,10 +38,6 @@ impl ExtensionType for BigInt {
         Some(Self::from_twos_complement(data))
     }
 
-    fn from_text(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
     fn number(&self) -> Option<i128> {
         self.try_into().ok()
     }
@@ -62,10 +58,6 @@ impl ExtensionType for DateTime {
     fn from_data(data: &[u8]) -> Option<Self> {
         Self::from_wire(data.try_into().ok()?).ok()
     }
-
-    fn from_text(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
 }
 
 impl ExtensionType for NaiveDateTime {
@@ -78,9 +70,5 @@ impl ExtensionType for NaiveDateTime {
 
     fn from_data(data: &[u8]) -> Option<Self> {
         data.try_into().ok().map(Self::from_wire)
-    }
-
-    fn from_text(text: &str) -> Option<Self> {
-        text.parse().ok()
     }
 }

@@ -1,13 +1,12 @@
-//! What a worker gets from its spawn, and what a spawn refuses.
-
-mod support;
+//! What a worker gets from its command.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use snakepit_custody::{Command, CustodyEvent, ExitStatus, Rlimit, SpawnError, Stdio, WorkerId};
-use support::{Home, output_of, shell};
+use snakepit_custody::{Command, CustodyEvent, ExitStatus, Rlimit, WorkerId};
+
+use crate::support::{Home, output_of, shell};
 
 #[test]
 fn a_worker_finds_its_marker_its_directory_and_its_environment() {
@@ -76,7 +75,7 @@ fn nothing_but_what_was_handed_over_is_open_in_a_worker() {
 }
 
 #[test]
-#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs tests the rest")]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; the tests in portable/ test the rest")]
 fn limits_niceness_and_oom_score_reach_the_worker() {
     let home = Home::new();
     let run = home.open();
@@ -88,7 +87,7 @@ fn limits_niceness_and_oom_score_reach_the_worker() {
 }
 
 #[test]
-#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs tests the rest")]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; the tests in portable/ test the rest")]
 fn the_oom_score_of_a_worker_does_not_apply_to_its_shim() {
     let home = Home::new();
     let run = home.open();
@@ -103,7 +102,7 @@ fn the_oom_score_of_a_worker_does_not_apply_to_its_shim() {
 }
 
 #[test]
-#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs tests the rest")]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; the tests in portable/ test the rest")]
 fn resource_limits_apply_to_the_worker_and_not_to_its_launch() {
     let home = Home::new();
     let run = home.open();
@@ -142,86 +141,4 @@ fn a_command_of_many_arguments_arrives_whole() {
     let arguments: Vec<String> = (0..20_000).map(|number| format!("argument-{number:06}")).collect();
     let command = shell("echo $# ${20000}").arg("sh").args(&arguments);
     assert_eq!(output_of(&run, command), "20000 argument-019999\n");
-}
-
-#[test]
-fn a_command_beyond_the_systems_limit_is_rejected_as_too_large() {
-    let home = Home::new();
-    let run = home.open();
-    for size in [3 * 1024 * 1024, 20 * 1024 * 1024] {
-        let arguments = std::iter::repeat_n("x".repeat(100_000), size / 100_000);
-        let error = run.spawn(Command::new("true").args(arguments)).unwrap_err();
-        assert!(matches!(error, SpawnError::TooLarge), "{error}");
-    }
-    assert_eq!(run.spawn(Command::new("true")).unwrap().wait().status, ExitStatus::Code(0));
-}
-
-#[test]
-fn a_command_that_cannot_start_is_named_and_leaves_nothing() {
-    let home = Home::new();
-    let run = home.open();
-    let refuse = |command: Command, status: u8, words: &str| {
-        let error = run.spawn(command).unwrap_err();
-        assert_eq!(error.shell_status(), status, "{error}");
-        assert!(error.to_string().contains(words), "{error}");
-    };
-    refuse(Command::new("no-such-program-anywhere"), 127, "no-such-program-anywhere: command not found");
-    refuse(Command::new("/no/such/program"), 127, "/no/such/program: command not found");
-    refuse(Command::new(""), 127, "command not found");
-    refuse(Command::new("/etc/passwd"), 126, "/etc/passwd: cannot be executed");
-    refuse(Command::new("/"), 126, "/: cannot be executed");
-    refuse(Command::new(format!("/{}", "x".repeat(5000))), 126, "cannot be executed");
-    refuse(Command::new("tr\0ue"), 125, "the command contains a NUL byte");
-    refuse(Command::new("true").arg("a\0b"), 125, "an argument contains a NUL byte");
-    refuse(Command::new("true").env("A", "b\0c"), 125, "a variable's value contains a NUL byte");
-    refuse(Command::new("true").env("A=B", "c"), 125, "\"A=B\" cannot be the name");
-    refuse(Command::new("true").current_dir("/no/such/dir"), 125, "/no/such/dir");
-    refuse(Command::new("true").current_dir("/etc/passwd"), 125, "/etc/passwd");
-    let null = || std::fs::File::open("/dev/null").unwrap();
-    refuse(Command::new("true").fd(null(), 2), 125, "descriptor number 2 is taken");
-    refuse(Command::new("true").fd(null(), 5).fd(null(), 5), 125, "descriptor number 5 is taken");
-    refuse(Command::new("true").nice(5).oom_score_adj(5000), 125, "cannot set oom_score_adj");
-    assert!(run.workers().is_empty());
-    assert!(home.living_on_record().is_empty());
-}
-
-#[test]
-fn a_script_without_its_interpreter_says_so() {
-    let home = Home::new();
-    let run = home.open();
-    let script = home.path().join("script");
-    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let error = run.spawn(Command::new(&script)).unwrap_err();
-    assert_eq!(error.shell_status(), 126);
-    assert!(std::error::Error::source(&error).unwrap().to_string().contains("interpreter"), "{error:?}");
-}
-
-#[test]
-fn two_living_workers_cannot_have_one_name() {
-    let home = Home::new();
-    let run = home.open();
-    let name = || WorkerId::new("only").unwrap();
-    let first = run.spawn(Command::new("sleep").arg("1000").worker_id(name())).unwrap();
-    let error = run.spawn(Command::new("true").worker_id(name())).unwrap_err();
-    assert!(matches!(error, SpawnError::DuplicateWorker(_)), "{error}");
-    first.kill().unwrap();
-    first.wait();
-    run.spawn(Command::new("true").worker_id(name())).unwrap().wait();
-}
-
-#[test]
-fn a_hundred_workers_can_be_started_at_once() {
-    let home = Home::new();
-    let run = home.open();
-    std::thread::scope(|scope| {
-        for _ in 0..100 {
-            scope.spawn(|| run.spawn(Command::new("sleep").arg("1000").stdin(Stdio::Null)).unwrap());
-        }
-    });
-    assert_eq!(run.workers().len(), 100);
-    assert_eq!(home.living_on_record().len(), 100);
-    let report = run.stop();
-    assert_eq!((report.stopped, report.killed, report.survivors.len()), (100, 0, 0));
-    assert!(home.is_empty());
 }

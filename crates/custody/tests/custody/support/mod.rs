@@ -1,7 +1,5 @@
 //! A separate state directory for every test, and helpers that read its contents.
 
-#![expect(dead_code, reason = "each test program uses its part")]
-
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -63,18 +61,7 @@ pub(crate) fn records(run: &Run) -> Vec<(u8, u64)> {
         .collect()
 }
 
-/// Changes the records of a ledger, and updates their checksums.
-pub(crate) fn rewrite_records(ledger: &Path, change: impl Fn(&mut [u8; 512])) {
-    let mut bytes = std::fs::read(ledger).unwrap();
-    for slot in bytes.as_chunks_mut::<512>().0 {
-        change(slot);
-        let crc = crc32(&slot[..508]);
-        slot[508..].copy_from_slice(&crc.to_le_bytes());
-    }
-    std::fs::write(ledger, bytes).unwrap();
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| {
         (0..8).fold(
             crc ^ u32::from(*byte),
@@ -108,4 +95,11 @@ pub(crate) fn kill(pid: Pid) {
     let pid = rustix::process::Pid::from_raw(pid.as_raw()).unwrap();
     let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
     rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL).unwrap();
+}
+
+/// Starts a worker that ends only by KILL.
+pub(crate) fn deaf_worker(run: &Run) -> WorkerProcess {
+    let (worker, mut lines) = lines_of(run, shell("trap '' TERM; echo ready; while :; do sleep 0.1; done"));
+    assert_eq!(lines.next().unwrap(), "ready");
+    worker
 }

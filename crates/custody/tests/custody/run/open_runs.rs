@@ -1,29 +1,15 @@
-//! The emergency exit: the end of all runs of the process at once.
+//! The emergency exit: the end of all runs of the process at once. Each test needs a process of its own.
 
-mod support;
-
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use snakepit_custody::{
-    Command, CustodyEvent, CustodyOptions, ExitStatus, Run, SpawnError, StoppedRun, WorkerProcess, end_all,
-    stop_all,
+    Command, CustodyEvent, CustodyOptions, ExitStatus, Run, SpawnError, StoppedRun, end_all, stop_all,
 };
-use support::{Home, lines_of, shell};
 
-/// The function ends the runs of all tests that share a process, so only one test may call it at a time.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Starts a worker that ends only by KILL.
-fn deaf_worker(run: &Run) -> WorkerProcess {
-    let (worker, mut lines) = lines_of(run, shell("trap '' TERM; echo ready; while :; do sleep 0.1; done"));
-    assert_eq!(lines.next().unwrap(), "ready");
-    worker
-}
+use crate::support::{Home, deaf_worker};
 
 #[test]
 fn every_run_is_ended_at_the_same_time_and_refuses_spawns_afterwards() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(end_all(Duration::ZERO).is_empty());
     let homes = [Home::new(), Home::new(), Home::new()];
     let runs = homes.each_ref().map(Home::open);
@@ -53,7 +39,6 @@ fn every_run_is_ended_at_the_same_time_and_refuses_spawns_afterwards() {
 
 #[test]
 fn end_all_cuts_short_a_stop_with_a_longer_grace() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = Home::new();
     let run = home.open_with(&CustodyOptions::default().cleanup_on_stop_timeout_ms(60_000));
     let worker = deaf_worker(&run);
@@ -75,7 +60,6 @@ fn end_all_cuts_short_a_stop_with_a_longer_grace() {
 
 #[test]
 fn a_stop_with_a_shorter_grace_cuts_short_an_earlier_one() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = Home::new();
     let run = home.open_with(&CustodyOptions::default().cleanup_on_stop_timeout_ms(60_000));
     let worker = deaf_worker(&run);
@@ -94,7 +78,6 @@ fn a_stop_with_a_shorter_grace_cuts_short_an_earlier_one() {
 
 #[test]
 fn stop_all_gives_each_run_the_time_that_it_is_configured_with() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let homes = [Home::new(), Home::new(), Home::new()];
     let configs = [
         CustodyOptions::default().cleanup_on_stop_timeout_ms(200),
@@ -115,7 +98,6 @@ fn stop_all_gives_each_run_the_time_that_it_is_configured_with() {
 
 #[test]
 fn end_all_may_be_called_by_many_threads_at_once() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let homes = [Home::new(), Home::new()];
     let runs = homes.each_ref().map(Home::open);
     for run in &runs {
@@ -135,7 +117,6 @@ fn end_all_may_be_called_by_many_threads_at_once() {
 
 #[test]
 fn a_run_that_was_dropped_is_not_ended_again() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let home = Home::new();
     let run = home.open();
     let worker = run.spawn(Command::new("sleep").arg("1000")).unwrap();

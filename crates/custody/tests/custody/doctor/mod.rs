@@ -1,0 +1,3 @@
+//! What this machine offers.
+
+mod tiers;

@@ -1,0 +1,4 @@
+//! The keeper, seen from its host.
+
+mod kill;
+mod ledger;

@@ -1,0 +1,3 @@
+//! The link to the keeper.
+
+mod keeper_thread;

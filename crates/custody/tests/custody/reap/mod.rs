@@ -1,0 +1,3 @@
+//! Dead runs, found and cleared.
+
+mod reaper;

@@ -1,0 +1,3 @@
+//! Workers while they serve.
+
+mod worker_process;

@@ -1,0 +1,3 @@
+//! The ways to stop.
+
+mod barrier;
