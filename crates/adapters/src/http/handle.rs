@@ -24,7 +24,7 @@ use crate::adapter::{
     AtWork, CallAdmission, CancelStage, Credit, Handle, HeldCalls, Introduction, ProtocolFault, Reason,
     StartKnowledge,
 };
-use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
+use crate::call::{Call, CallId, Portion, RemoteError, RemoteErrorKind};
 use crate::custody;
 use crate::json::Integers;
 use crate::transport::Closed;
@@ -321,19 +321,8 @@ impl Handle for HttpHandle {
         if self.introduction.ignores(call.command()) {
             return call.finish(Ok(Encoded::nil()));
         }
-        if let Input::Many(_) = call.input() {
-            return call.finish(Err(RemoteError::new(
-                RemoteErrorKind::Refused,
-                "this worker takes one call at a time",
-            )));
-        }
-        let prepared = match self.requests.prepare(&call, self.integers) {
-            Ok(prepared) => prepared,
-            Err(source) => {
-                let command = call.command().to_owned();
-                return call.fail(CallError::Arguments { command, source });
-            }
-        };
+        let prepare = |call: &Call| self.requests.prepare(call, self.integers);
+        let Some((call, prepared)) = crate::prepared(call, prepare) else { return };
         let id = call.id().get();
         let cancellation = Arc::new(RequestCancellation::default());
         let mut held = self.held();
