@@ -1,11 +1,13 @@
 //! Checks of replies: a message that names a mailbox is answered there, and the answer acknowledges it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use snakepit_mailbox::{
     DeadLetterPolicy, ERROR_ATTRIBUTE, MailboxError, MessageId, ReceiveOptions, Reply, RequestOptions,
     SendOptions,
 };
+use tokio::task::JoinHandle;
 
 use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range};
 use crate::mailboxes::fixture::fresh_name;
@@ -63,7 +65,7 @@ pub(super) async fn a_reply_out_of_range_leaves_the_message_leased(questions: Te
     questions.send_with("a", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let question = questions.receive_one(50).await;
     let receipt = question.receipt.clone().expect("a receipt");
-    let options = SendOptions::new().delay(std::time::Duration::from_hours(367 * 24));
+    let options = SendOptions::new().delay(Duration::from_hours(367 * 24));
     assert_out_of_range(&questions.mailbox.reply(&receipt, Vec::new(), options).await, "delay");
     answers.assert_count([0, 0, 0, 0]).await;
     question.ack().await.expect("it is still leased");
@@ -96,6 +98,13 @@ pub(super) async fn a_reply_has_the_id_the_attributes_and_the_trace_of_its_reque
 impl TestMailbox<'_> {
     async fn result(&self, id: MessageId) -> Option<Reply> {
         self.mailbox.result(id, Duration::ZERO).await.expect("a result can be asked for")
+    }
+
+    /// Makes a request in a new task, with a timeout in units.
+    fn ask(&self, body: &str, timeout: u32, send: SendOptions) -> JoinHandle<Result<Reply, MailboxError>> {
+        let (mailbox, body) = (Arc::clone(&self.mailbox), body.as_bytes().to_vec());
+        let options = RequestOptions::new().timeout(self.units(timeout)).send(send);
+        tokio::spawn(async move { mailbox.request(body, options).await })
     }
 }
 
@@ -154,7 +163,7 @@ pub(super) async fn a_reply_wakes_who_waits_for_the_result(test: TestMailbox<'_>
     let (first, second) = (test.send_with("1", options.clone()).await, test.send_with("2", options).await);
     let wait = test.long_wait();
     let waiting = [first, second, first].map(|id| {
-        let mailbox = std::sync::Arc::clone(&test.mailbox);
+        let mailbox = Arc::clone(&test.mailbox);
         tokio::spawn(async move {
             let began = tokio::time::Instant::now();
             let reply = mailbox.result(id, wait).await.expect("a result can be asked for");
@@ -174,16 +183,11 @@ pub(super) async fn a_reply_wakes_who_waits_for_the_result(test: TestMailbox<'_>
 
 pub(super) async fn each_of_many_requests_gets_its_own_answer(test: TestMailbox<'_>) {
     const MANY: usize = 40;
-    let timeout = test.units(200);
-    let asking: Vec<_> = (0..MANY)
-        .map(|number| {
-            let mailbox = std::sync::Arc::clone(&test.mailbox);
-            let options = RequestOptions::new()
-                .timeout(timeout)
-                .send(SendOptions::new().attribute("number", number.to_string()));
-            tokio::spawn(async move { mailbox.request(number.to_string().into_bytes(), options).await })
-        })
-        .collect();
+    let ask = |number: usize| {
+        let number = number.to_string();
+        test.ask(&number, 200, SendOptions::new().attribute("number", &number))
+    };
+    let asking: Vec<_> = (0..MANY).map(ask).collect();
     let mut questions = Vec::new();
     while questions.len() < MANY {
         let options = ReceiveOptions::new().max_messages(10).wait(test.long_wait());
@@ -202,10 +206,7 @@ pub(super) async fn each_of_many_requests_gets_its_own_answer(test: TestMailbox<
 }
 
 pub(super) async fn a_request_that_nobody_answers_ends_in_time(test: TestMailbox<'_>) {
-    let timeout = test.units(3);
-    let mailbox = std::sync::Arc::clone(&test.mailbox);
-    let options = RequestOptions::new().timeout(timeout);
-    let asking = tokio::spawn(async move { mailbox.request(b"a".to_vec(), options).await });
+    let asking = test.ask("a", 3, SendOptions::new());
     test.pass(1).await;
     test.pass(3).await;
     let outcome = asking.await.expect("no panic");
@@ -218,11 +219,7 @@ pub(super) async fn a_request_that_nobody_answers_ends_in_time(test: TestMailbox
 }
 
 pub(super) async fn a_request_that_is_dropped_harms_nobody(test: TestMailbox<'_>) {
-    let ask = |body: &'static str| {
-        let mailbox = std::sync::Arc::clone(&test.mailbox);
-        let options = RequestOptions::new().timeout(test.units(200));
-        tokio::spawn(async move { mailbox.request(body.into(), options).await })
-    };
+    let ask = |body| test.ask(body, 200, SendOptions::new());
     let (dropped, kept) = (ask("dropped"), ask("kept"));
     test.pass(1).await;
     dropped.abort();
