@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream;
 use tokio::task::AbortHandle;
 use tonic::{Code, Status};
 
@@ -74,7 +75,8 @@ impl GrpcHandle {
 
     async fn stream(&self, id: u64, request: CallRequest, remaining: Option<Duration>) {
         let Some(credit) = self.calls.held().credit(id) else { return };
-        let mut replies = match self.channel.stream::<_, CallReply>(STREAM, request, remaining).await {
+        let asked = stream::iter([request]);
+        let mut replies = match self.channel.stream::<_, CallReply>(STREAM, asked, remaining).await {
             Ok(replies) => replies,
             Err(status) => return self.failed(id, &status, remaining).await,
         };
