@@ -52,6 +52,28 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
+/// Returns a call to a worker that takes one call at a time, and what is sent for it. A call that cannot be sent is
+/// answered here.
+#[cfg(any(feature = "http", feature = "stdio"))]
+fn prepared<T>(
+    call: call::Call,
+    prepare: impl FnOnce(&call::Call) -> Result<T, value::ValueError>,
+) -> Option<(call::Call, T)> {
+    if let call::Input::Many(_) = call.input() {
+        let message = "this worker takes one call at a time";
+        call.finish(Err(call::RemoteError::new(call::RemoteErrorKind::Refused, message)));
+        return None;
+    }
+    match prepare(&call) {
+        Ok(prepared) => Some((call, prepared)),
+        Err(source) => {
+            let command = call.command().to_owned();
+            call.fail(call::CallError::Arguments { command, source });
+            None
+        }
+    }
+}
+
 use snakepit_core::adapter::{
     Adapter, CallAdmission, CancelStage, Credit, Handle, HeldCalls, Introduction, ItemDelivery,
     ProtocolFault, Reason, Spawner, StartError, StartKnowledge,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{MailboxError, MessageId};
+use snakepit_settings::setters;
 
 /// The maximum number of messages per receive.
 pub const MAX_MESSAGES: usize = 10;
@@ -70,54 +71,6 @@ impl SendOptions {
         Self::default()
     }
 
-    /// Names the mailbox that waits for a reply.
-    pub fn reply_to(mut self, name: impl Into<String>) -> Self {
-        self.reply_to = Some(name.into());
-        self
-    }
-
-    /// Makes the message receivable only after this delay.
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.delay = delay;
-        self
-    }
-
-    /// Sets the priority. Messages of a higher priority are received first. The default is 0.
-    pub fn priority(mut self, priority: i8) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// Sets the dedup key. A second message with the same key is not stored for five minutes, or for
-    /// [`SendOptions::dedup_for`].
-    pub fn dedup_key(mut self, key: impl Into<String>) -> Self {
-        self.dedup_key = Some(key.into());
-        self
-    }
-
-    /// Sets how long the dedup key is remembered: more than zero, up to 366 days.
-    pub fn dedup_for(mut self, time: Duration) -> Self {
-        self.dedup_for = Some(time);
-        self
-    }
-
-    /// Puts the message into a group. The messages of a group are delivered one at a time, in the order of their sends.
-    /// The next message is delivered when the previous one is acknowledged or dead, and not while it is leased, given
-    /// back or delayed by a nack. Other groups are not affected. A message of a group cannot be sent with a delay.
-    pub fn group(mut self, name: impl Into<String>) -> Self {
-        self.group = Some(name.into());
-        self
-    }
-
-    /// Makes the message count for the rate limit of this key ([`SettingsChange::group_rate_limit`]), instead of that
-    /// of its group. Unlike the messages of a group, messages with the same rate key are delivered side by side.
-    ///
-    /// [`SettingsChange::group_rate_limit`]: super::SettingsChange::group_rate_limit
-    pub fn rate_key(mut self, key: impl Into<String>) -> Self {
-        self.rate_key = Some(key.into());
-        self
-    }
-
     /// Returns how long a backend must remember the dedup key.
     pub fn dedup_window(&self) -> Duration {
         self.dedup_for.unwrap_or(DEDUP_WINDOW)
@@ -136,24 +89,6 @@ impl SendOptions {
     /// Adds an attribute.
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.attributes.insert(name.into(), value.into());
-        self
-    }
-
-    /// Makes the message a dead letter after this time, except while it is leased.
-    pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.time_to_live = Some(time);
-        self
-    }
-
-    /// Keeps the reply for this time, to be read by the message's id: more than zero, up to 366 days.
-    pub fn keep_result(mut self, time: Duration) -> Self {
-        self.keep_result = Some(time);
-        self
-    }
-
-    /// Sets the W3C trace context that the message belongs to.
-    pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
-        self.trace = Some(traceparent.into());
         self
     }
 
@@ -196,6 +131,46 @@ impl SendOptions {
     }
 }
 
+setters! {
+    impl SendOptions;
+
+    /// Names the mailbox that waits for a reply.
+    reply_to(name: impl Into<String>) = Some(name.into());
+
+    /// Makes the message receivable only after this delay.
+    delay(delay: Duration) = delay;
+
+    /// Sets the priority. Messages of a higher priority are received first. The default is 0.
+    priority(priority: i8) = priority;
+
+    /// Sets the dedup key. A second message with the same key is not stored for five minutes, or for
+    /// [`SendOptions::dedup_for`].
+    dedup_key(key: impl Into<String>) = Some(key.into());
+
+    /// Sets how long the dedup key is remembered: more than zero, up to 366 days.
+    dedup_for(time: Duration) = Some(time);
+
+    /// Puts the message into a group. The messages of a group are delivered one at a time, in the order of their sends.
+    /// The next message is delivered when the previous one is acknowledged or dead, and not while it is leased, given
+    /// back or delayed by a nack. Other groups are not affected. A message of a group cannot be sent with a delay.
+    group(name: impl Into<String>) = Some(name.into());
+
+    /// Makes the message count for the rate limit of this key ([`SettingsChange::group_rate_limit`]), instead of that
+    /// of its group. Unlike the messages of a group, messages with the same rate key are delivered side by side.
+    ///
+    /// [`SettingsChange::group_rate_limit`]: super::SettingsChange::group_rate_limit
+    rate_key(key: impl Into<String>) = Some(key.into());
+
+    /// Makes the message a dead letter after this time, except while it is leased.
+    time_to_live(time: Duration) = Some(time);
+
+    /// Keeps the reply for this time, to be read by the message's id: more than zero, up to 366 days.
+    keep_result(time: Duration) = Some(time);
+
+    /// Sets the W3C trace context that the message belongs to.
+    trace(traceparent: impl Into<String>) = Some(traceparent.into());
+}
+
 /// The options of a receive.
 ///
 /// ```
@@ -231,24 +206,6 @@ impl ReceiveOptions {
         Self::default()
     }
 
-    /// Receives up to this many messages, 1 to 10.
-    pub fn max_messages(mut self, messages: usize) -> Self {
-        self.max_messages = messages;
-        self
-    }
-
-    /// Leases the messages for this long, 0 s to 12 h.
-    pub fn visibility_timeout(mut self, timeout: Duration) -> Self {
-        self.visibility_timeout = timeout;
-        self
-    }
-
-    /// Waits this long for the first message, 0 s to 20 s.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
-        self
-    }
-
     /// Checks the ranges. Every backend calls this first.
     pub fn check(&self) -> Result<(), MailboxError> {
         if !(1..=MAX_MESSAGES).contains(&self.max_messages) {
@@ -258,6 +215,19 @@ impl ReceiveOptions {
         check_visibility(self.visibility_timeout)?;
         check_wait(self.wait)
     }
+}
+
+setters! {
+    impl ReceiveOptions;
+
+    /// Receives up to this many messages, 1 to 10.
+    max_messages(messages: usize) = messages;
+
+    /// Leases the messages for this long, 0 s to 12 h.
+    visibility_timeout(timeout: Duration) = timeout;
+
+    /// Waits this long for the first message, 0 s to 20 s.
+    wait(wait: Duration) = wait;
 }
 
 /// The options of a nack.
@@ -276,22 +246,20 @@ impl NackOptions {
         Self::default()
     }
 
-    /// Makes the message receivable again only after this delay, 0 s to 12 h.
-    pub fn visibility(mut self, visibility: Duration) -> Self {
-        self.visibility = visibility;
-        self
-    }
-
-    /// Sets the error.
-    pub fn error(mut self, error: impl Into<String>) -> Self {
-        self.error = Some(error.into());
-        self
-    }
-
     /// Checks the ranges. Every backend calls this first.
     pub fn check(&self) -> Result<(), MailboxError> {
         check_visibility(self.visibility)
     }
+}
+
+setters! {
+    impl NackOptions;
+
+    /// Makes the message receivable again only after this delay, 0 s to 12 h.
+    visibility(visibility: Duration) = visibility;
+
+    /// Sets the error.
+    error(error: impl Into<String>) = Some(error.into());
 }
 
 impl From<Duration> for NackOptions {

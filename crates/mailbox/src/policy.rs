@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{MailboxError, SettingsChange};
+use snakepit_settings::setters;
 
 /// Names of errors that a retry cannot fix: the command does not accept the message's arguments.
 pub const BAD_ARGUMENTS: [&str; 2] = ["Arguments", "bad_argument"];
@@ -61,12 +62,6 @@ impl DeadLetterPolicy {
         Self::default()
     }
 
-    /// Gives a message up after this many deliveries; at least 1.
-    pub fn max_deliveries(mut self, deliveries: u32) -> Self {
-        self.max_deliveries = Some(deliveries);
-        self
-    }
-
     /// Buries a message at once after an error of this name.
     pub fn include(mut self, error: impl Into<String>) -> Self {
         self.include.push(error.into());
@@ -76,12 +71,6 @@ impl DeadLetterPolicy {
     /// Never buries a message at once after an error of this name. The delivery limit still applies.
     pub fn exclude(mut self, error: impl Into<String>) -> Self {
         self.exclude.push(error.into());
-        self
-    }
-
-    /// Sets how long a failed message waits before it can be received again.
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
         self
     }
 
@@ -110,6 +99,16 @@ impl DeadLetterPolicy {
             AfterFailure::Again(self.backoff.pause(deliveries, chance))
         }
     }
+}
+
+setters! {
+    impl DeadLetterPolicy;
+
+    /// Gives a message up after this many deliveries; at least 1.
+    max_deliveries(deliveries: u32) = Some(deliveries);
+
+    /// Sets how long a failed message waits before it can be received again.
+    backoff(backoff: Backoff) = backoff;
 }
 
 /// Exponential backoff with jitter: each pause is twice as long as the previous one.

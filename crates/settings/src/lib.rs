@@ -3,8 +3,8 @@
 //! [`settings!`] generates all of them from one definition, so that `Restarts::default().failures(9)` and
 //! `restarts = { failures = 9 }` set the same field of the same struct. The reference file and its page are generated
 //! from the same definitions. `table.rs` reads the tables of a file, and `units.rs` defines how values are written in a
-//! file. Both are behind the feature `config`. A crate that defines settings needs a feature of the same name. This
-//! crate knows no policy and no pool.
+//! file. Both are behind the feature `config`. A crate that defines settings needs a feature of the same name.
+//! [`setters!`] generates only setters, for options that no file sets. This crate knows no policy and no pool.
 //!
 //! ```text
 //! settings! {
@@ -49,6 +49,38 @@ mod units;
 pub use table::{ReadSettings, SettingKey, SettingsTable, WriteSettings, deserialize, read_table};
 #[cfg(feature = "config")]
 pub use units::{ByteSize, HumanTime, Notation};
+
+/// Defines setters that set the field of the same name and return the struct. They are for options that no file sets.
+///
+/// ```
+/// #[derive(Default)]
+/// pub struct Greeting {
+///     name: Option<String>,
+/// }
+///
+/// snakepit_settings::setters! {
+///     impl Greeting;
+///
+///     /// Greets this person.
+///     name(person: impl Into<String>) = Some(person.into());
+/// }
+///
+/// assert_eq!(Greeting::default().name("Ada").name.as_deref(), Some("Ada"));
+/// ```
+#[macro_export]
+macro_rules! setters {
+    (impl $name:ident; $($(#[$doc:meta])* $field:ident($argument:ident: $type:ty) = $value:expr;)*) => {
+        impl $name {
+            $(
+                $(#[$doc])*
+                pub fn $field(mut self, $argument: $type) -> Self {
+                    self.$field = $value;
+                    self
+                }
+            )*
+        }
+    };
+}
 
 /// Defines settings. The crate documentation explains the syntax.
 #[macro_export]

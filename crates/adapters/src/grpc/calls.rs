@@ -4,13 +4,13 @@
 //! until the worker reports its end through [`super::link`] or, without a link, proves that it can serve: a worker
 //! that still runs the call is not free.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
 
 use super::messages::{CallReply, Value, call_reply, unreadable};
-use crate::adapter::{AtWork, CallAdmission, CallStage, Credit, HeldCall, HeldCalls, StartKnowledge};
-use crate::call::{Call, CallId, Portion, RemoteError, RemoteErrorKind};
+use crate::adapter::{CallAdmission, CallStage, HeldCall, HeldCalls, StartKnowledge};
+use crate::call::{Call, RemoteError, RemoteErrorKind};
 use crate::json::Integers;
 use crate::telemetry;
 use crate::transport::read_span;
@@ -18,7 +18,7 @@ use crate::value::Encoded;
 
 /// The state of a call's RPC.
 #[derive(Default)]
-struct RpcState {
+pub(super) struct RpcState {
     /// `None` if the RPC was never started, because the connection was already closed.
     task: Option<AbortHandle>,
     /// The number of messages of the call that have arrived through the link. `said` is the number that must arrive
@@ -40,7 +40,8 @@ impl GrpcCalls {
         Self { held: Mutex::new(HeldCalls::new(concurrency)), integers }
     }
 
-    fn held(&self) -> MutexGuard<'_, HeldCalls<RpcState>> {
+    /// Locks the table of the calls.
+    pub(super) fn held(&self) -> MutexGuard<'_, HeldCalls<RpcState>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,20 +170,6 @@ impl GrpcCalls {
         }
     }
 
-    pub(super) fn holds(&self, id: u64) -> bool {
-        self.held().holds(id)
-    }
-
-    /// Returns the credit of a stream.
-    pub(super) fn credit(&self, id: u64) -> Option<Arc<Credit>> {
-        self.held().credit(id)
-    }
-
-    /// Adds to the credit of a stream.
-    pub(super) fn grant(&self, call: CallId, more: Portion) {
-        self.held().grant(call.get(), more);
-    }
-
     /// Applies a function to a call, if the worker holds it.
     pub(super) fn with<T>(&self, id: u64, look: impl FnOnce(&Call) -> T) -> Option<T> {
         self.held().get(id).map(|held| look(&held.call))
@@ -197,19 +184,6 @@ impl GrpcCalls {
             let event = self.held().get(id).and_then(|held| span.told_of(&held.call));
             event.into_iter().for_each(telemetry::emit);
         }
-    }
-
-    pub(super) fn at_work(&self) -> Vec<AtWork> {
-        self.held().at_work()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.held().is_empty()
-    }
-
-    /// Stops accepting calls.
-    pub(super) fn leave(&self) {
-        self.held().leave();
     }
 
     /// Gives up all calls. Unsent calls go back to the pool; the others are lost.

@@ -147,34 +147,18 @@ impl Channel {
         Ok(self.grpc().unary(request, PathAndQuery::from_static(path), codec).await?.into_inner())
     }
 
-    /// Sends one message and returns a stream of replies.
+    /// Sends messages and returns a stream of replies.
     pub(super) async fn stream<M, R>(
         &self,
         path: &'static str,
-        message: M,
+        messages: impl Stream<Item = M> + Send + 'static,
         remaining: Option<Duration>,
     ) -> Result<Streaming<R>, Status>
     where
         M: Message + 'static,
         R: RpcReply,
     {
-        let request = self.request(message, remaining);
-        let codec = ReplyCodec::<M, R>::default();
-        let answered = self.grpc().server_streaming(request, PathAndQuery::from_static(path), codec).await;
-        answered.map(Response::into_inner)
-    }
-
-    /// Opens a stream of messages in both directions.
-    pub(super) async fn both_ways<M, R>(
-        &self,
-        path: &'static str,
-        messages: impl Stream<Item = M> + Send + 'static,
-    ) -> Result<Streaming<R>, Status>
-    where
-        M: Message + 'static,
-        R: RpcReply,
-    {
-        let request = self.request(messages, None);
+        let request = self.request(messages, remaining);
         let codec = ReplyCodec::<M, R>::default();
         let answered = self.grpc().streaming(request, PathAndQuery::from_static(path), codec).await;
         answered.map(Response::into_inner)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream;
 use tokio::task::AbortHandle;
 use tonic::{Code, Status};
 
@@ -73,8 +74,9 @@ impl GrpcHandle {
     }
 
     async fn stream(&self, id: u64, request: CallRequest, remaining: Option<Duration>) {
-        let Some(credit) = self.calls.credit(id) else { return };
-        let mut replies = match self.channel.stream::<_, CallReply>(STREAM, request, remaining).await {
+        let Some(credit) = self.calls.held().credit(id) else { return };
+        let asked = stream::iter([request]);
+        let mut replies = match self.channel.stream::<_, CallReply>(STREAM, asked, remaining).await {
             Ok(replies) => replies,
             Err(status) => return self.failed(id, &status, remaining).await,
         };
@@ -225,13 +227,13 @@ impl Handle for GrpcHandle {
                     link.cancel(id, 1);
                 }
             }
-            (CancelStage::Raise, Some(link)) if self.calls.holds(id) => link.cancel(id, 2),
+            (CancelStage::Raise, Some(link)) if self.calls.held().holds(id) => link.cancel(id, 2),
             (CancelStage::Raise, _) => {}
         }
     }
 
     fn grant(&self, call: CallId, more: Portion) {
-        self.calls.grant(call, more);
+        self.calls.held().grant(call.get(), more);
     }
 
     fn stacks(&self) -> BoxFuture<'_, Option<String>> {
@@ -267,7 +269,7 @@ impl Handle for GrpcHandle {
     }
 
     fn at_work(&self) -> Vec<AtWork> {
-        self.calls.at_work()
+        self.calls.held().at_work()
     }
 
     fn broken(&self) -> BoxFuture<'_, ProtocolFault> {
@@ -283,13 +285,13 @@ impl Handle for GrpcHandle {
                 let _ = tokio::time::timeout(LAST_ANSWERS, self.channel.closed()).await;
             }
             if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
-                self.calls.leave();
+                self.calls.held().leave();
                 if let Some(link) = &self.link {
                     link.hang_up();
                 }
                 // A worker without a link learns of its end by a signal, sent after this function returns. It may
                 // still start the calls it holds.
-                if self.link.is_some() || !self.calls.is_empty() {
+                if self.link.is_some() || !self.calls.held().is_empty() {
                     self.process.exited().await;
                 }
             }

@@ -165,7 +165,7 @@ impl GrpcLink {
         let stream = asked.stream.map(|first| Portion { items: first.items, bytes: first.bytes });
         // The lock is held, so the run finds its own entry, however fast it is.
         self.tools().start(self, ToolRequest::new(call, id, bytes).stream(stream), answer);
-        if !self.calls.holds(call) {
+        if !self.calls.held().holds(call) {
             // The call was answered in between, and the code that ended its tools did not see this one.
             self.tools().end(id);
         }

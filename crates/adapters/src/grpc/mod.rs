@@ -279,7 +279,7 @@ fn open_link(
     let (link, said) = GrpcLink::new(Arc::clone(calls), spawner.output(), spawner.max_frame(), format);
     let (heard, own) = (Arc::clone(&link), channel.clone());
     channel.spawn(async move {
-        own.close(match own.both_ways::<_, FromWorker>(LINK, said).await {
+        own.close(match own.stream::<_, FromWorker>(LINK, said, None).await {
             Ok(messages) => heard.listen(messages).await,
             Err(status) => failed_rpc("Link", &status),
         });

@@ -16,7 +16,7 @@ use super::answer::stream_splitter::{StreamForm, StreamSplitter};
 use super::answer::{self, AnswerBody};
 use super::cancellation::RequestCancellation;
 use super::client::{Client, Connected, SendError};
-use super::listen_address::Reserved;
+use super::listen_address::ToldAddress;
 use super::request::{Prepared, Requests};
 use crate::OnDrop;
 use crate::adapter::timeouts::{DEATH_AFTER_BREAK, LAST_ANSWERS};
@@ -24,7 +24,7 @@ use crate::adapter::{
     AtWork, CallAdmission, CancelStage, Credit, Handle, HeldCalls, Introduction, ProtocolFault, Reason,
     StartKnowledge,
 };
-use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
+use crate::call::{Call, CallId, Portion, RemoteError, RemoteErrorKind};
 use crate::custody;
 use crate::json::Integers;
 use crate::transport::Closed;
@@ -36,8 +36,8 @@ const LONGEST_ERROR: usize = 256 * 1024;
 /// The handle of an HTTP worker.
 pub(super) struct HttpHandle {
     process: custody::WorkerProcess,
-    /// What the worker listens on.
-    reserved: Reserved,
+    /// What the worker was told to listen on, if it listens there.
+    told: Option<ToldAddress>,
     client: Arc<Client>,
     /// How often the worker has proved that it accepts connections.
     beats: Arc<AtomicU64>,
@@ -67,7 +67,7 @@ type RequestOutcome = Result<Result<Encoded, RemoteError>, SendError>;
 
 impl HttpHandle {
     pub(super) fn new(
-        (process, reserved): (custody::WorkerProcess, Reserved),
+        (process, told): (custody::WorkerProcess, Option<ToldAddress>),
         client: Client,
         requests: Requests,
         (max_body, concurrency): (usize, usize),
@@ -75,7 +75,7 @@ impl HttpHandle {
     ) -> Self {
         Self {
             process,
-            reserved,
+            told,
             client: Arc::new(client),
             beats: Arc::default(),
             requests,
@@ -321,19 +321,8 @@ impl Handle for HttpHandle {
         if self.introduction.ignores(call.command()) {
             return call.finish(Ok(Encoded::nil()));
         }
-        if let Input::Many(_) = call.input() {
-            return call.finish(Err(RemoteError::new(
-                RemoteErrorKind::Refused,
-                "this worker takes one call at a time",
-            )));
-        }
-        let prepared = match self.requests.prepare(&call, self.integers) {
-            Ok(prepared) => prepared,
-            Err(source) => {
-                let command = call.command().to_owned();
-                return call.fail(CallError::Arguments { command, source });
-            }
-        };
+        let prepare = |call: &Call| self.requests.prepare(call, self.integers);
+        let Some((call, prepared)) = crate::prepared(call, prepare) else { return };
         let id = call.id().get();
         let cancellation = Arc::new(RequestCancellation::default());
         let mut held = self.held();
@@ -432,7 +421,7 @@ impl HttpHandle {
     /// Aborts all tasks. Their calls are lost with the worker, except those that it never received.
     fn end_tasks(&self) {
         self.client.close();
-        self.reserved.remove();
+        self.told.iter().for_each(ToldAddress::remove);
         let ended = self.held().end(StartKnowledge::Unknown);
         for (at_end, held) in ended {
             held.data.task.iter().for_each(AbortHandle::abort);

@@ -49,7 +49,7 @@ impl ListenOffer {
     }
 }
 
-/// The address that a worker was told to listen on.
+/// The address that a worker was told to listen on, kept for as long as the worker lives.
 #[derive(Debug)]
 pub(super) enum ToldAddress {
     Socket(SocketDir),
@@ -99,6 +99,14 @@ impl ToldAddress {
         }
     }
 
+    /// Removes the directory of the socket, once the worker is gone.
+    pub(super) fn remove(&self) {
+        match self {
+            Self::Socket(home) => home.remove(),
+            Self::Port(_) => {}
+        }
+    }
+
     /// Returns the address to connect to.
     pub(super) fn listening(&self, process: &custody::WorkerProcess) -> ListeningServer {
         match self {
@@ -129,37 +137,6 @@ fn users_of(process: &custody::WorkerProcess) -> Vec<u32> {
     let status = std::fs::metadata(format!("/proc/{}", process.pid().as_raw()));
     let worker = status.ok().map(|status| std::os::unix::fs::MetadataExt::uid(&status));
     [0, rustix::process::geteuid().as_raw()].into_iter().chain(worker).collect()
-}
-
-/// What a worker listens on, kept for as long as the worker lives.
-#[derive(Debug, Default)]
-pub(super) struct Reserved {
-    home: Option<SocketDir>,
-    _port: Option<ReservedPort>,
-}
-
-impl Reserved {
-    /// Removes the directory of the socket, once the worker is gone.
-    pub(super) fn remove(&self) {
-        if let Some(home) = &self.home {
-            home.remove();
-        }
-    }
-}
-
-impl From<Option<SocketDir>> for Reserved {
-    fn from(home: Option<SocketDir>) -> Self {
-        Self { home, _port: None }
-    }
-}
-
-impl From<ToldAddress> for Reserved {
-    fn from(told: ToldAddress) -> Self {
-        match told {
-            ToldAddress::Socket(home) => Self { home: Some(home), _port: None },
-            ToldAddress::Port(port) => Self { home: None, _port: Some(port) },
-        }
-    }
 }
 
 /// A port that was free when the system was asked. This process gives it to no other worker until it is dropped.

@@ -36,7 +36,7 @@ use crate::custody;
 use crate::environment::Environment;
 use client::Client;
 use handle::HttpHandle;
-use listen_address::{ListenOffer, ListeningServer, Reserved, ToldAddress};
+use listen_address::{ListenOffer, ListeningServer, ToldAddress};
 use request::{Requests, Routes};
 use snakepit_core::PoolOptions;
 
@@ -191,7 +191,7 @@ impl HttpService {
 /// A worker that is ready.
 struct ReadyWorker {
     process: custody::WorkerProcess,
-    reserved: Reserved,
+    told: Option<ToldAddress>,
     client: Client,
     introduction: Introduction,
 }
@@ -231,7 +231,7 @@ impl HttpAdapter {
         let home =
             home.filter(|home| matches!(&listening, ListeningServer::Socket(path) if *path == home.socket()));
         let client = Client::new(listening.place(&process));
-        Ok(ReadyWorker { process, reserved: home.into(), client, introduction })
+        Ok(ReadyWorker { process, told: home.map(ToldAddress::Socket), client, introduction })
     }
 
     /// Starts a worker that is told where to listen, and waits until it does.
@@ -253,7 +253,7 @@ impl HttpAdapter {
         let listening = told.listening(&process);
         readiness::wait((spawner, &process), (&told, &listening), requests, &service.readiness).await?;
         let client = Client::new(listening.place(&process));
-        Ok(ReadyWorker { process, reserved: told.into(), client, introduction: Introduction::default() })
+        Ok(ReadyWorker { process, told: Some(told), client, introduction: Introduction::default() })
     }
 }
 
@@ -282,14 +282,14 @@ impl Adapter for HttpAdapter {
                     self.find_by_asking(&spawner, service, &requests).await?
                 }
             };
-            let ReadyWorker { process, reserved, client, mut introduction } = found;
+            let ReadyWorker { process, told, client, mut introduction } = found;
             for command in service.routes.commands() {
                 if !introduction.commands.iter().any(|known| known == command) {
                     introduction.commands.push(command.to_owned());
                 }
             }
             let limits = (spawner.max_frame(), spawner.concurrency());
-            let worker = HttpHandle::new((process, reserved), client, requests, limits, introduction);
+            let worker = HttpHandle::new((process, told), client, requests, limits, introduction);
             Ok(Arc::new(worker) as Arc<dyn Handle>)
         }
         .boxed()

@@ -12,9 +12,9 @@ use tokio::sync::{Notify, mpsc};
 use super::reader;
 use super::stdin::Stdin;
 use crate::adapter::{
-    AtWork, CallAdmission, HeldCall, HeldCalls, Introduction, ProtocolFault, StartKnowledge, WorkerChannel,
+    CallAdmission, HeldCall, HeldCalls, Introduction, ProtocolFault, StartKnowledge, WorkerChannel,
 };
-use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
+use crate::call::{Call, CallId};
 use crate::json::{self, Integers};
 use crate::lines::LineReader;
 use crate::transport::Closed;
@@ -111,19 +111,7 @@ impl StdioConnection {
 
     /// Sends a call.
     pub(super) fn execute(&self, call: Call) {
-        if let Input::Many(_) = call.input() {
-            return call.finish(Err(RemoteError::new(
-                RemoteErrorKind::Refused,
-                "this worker takes one call at a time",
-            )));
-        }
-        let line = match request(&call, self.integers) {
-            Ok(line) => line,
-            Err(source) => {
-                let command = call.command().to_owned();
-                return call.fail(CallError::Arguments { command, source });
-            }
-        };
+        let Some((call, line)) = crate::prepared(call, |call| request(call, self.integers)) else { return };
         let id = call.id().get();
         let mut writer = self.writer();
         let mut state = self.state();
@@ -186,11 +174,6 @@ impl StdioConnection {
         Ok(())
     }
 
-    /// Adds to the credit of a stream.
-    pub(super) fn grant(&self, call: CallId, more: Portion) {
-        self.state().calls.grant(call.get(), more);
-    }
-
     /// Waits until the stream of a call has credit.
     pub(super) async fn room(&self, call: u64) {
         let credit = self.state().calls.credit(call);
@@ -245,15 +228,6 @@ impl StdioConnection {
         state.calls.release_streams();
         drop(state);
         self.hurried.notify_waiters();
-    }
-
-    pub(super) fn holds_calls(&self) -> bool {
-        !self.state().calls.is_empty()
-    }
-
-    /// Returns the calls that the worker is most likely running.
-    pub(super) fn at_work(&self) -> Vec<AtWork> {
-        self.state().calls.at_work()
     }
 
     /// Returns the calls whose lines the worker has not completely read.

@@ -54,11 +54,11 @@ impl Handle for StdioHandle {
     }
 
     fn grant(&self, call: CallId, more: Portion) {
-        self.connection.grant(call, more);
+        self.connection.state().calls.grant(call.get(), more);
     }
 
     fn at_work(&self) -> Vec<AtWork> {
-        self.connection.at_work()
+        self.connection.state().calls.at_work()
     }
 
     fn not_begun(&self) -> Vec<CallId> {
@@ -88,7 +88,7 @@ impl Handle for StdioHandle {
             if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
                 self.connection.drain();
                 self.connection.closed().await;
-                if self.connection.holds_calls() {
+                if !self.connection.state().calls.is_empty() {
                     // The worker may still start the calls that it has read.
                     self.process.exited().await;
                 }

@@ -49,11 +49,9 @@ impl Evaluator {
         name: impl Into<String>,
         judge: impl Fn(&Sample, &Json) -> J + Send + Sync + 'static,
     ) -> Self {
-        let judge = move |sample: Sample, answer: Json| -> BoxFuture<'static, Result<Judgement, String>> {
-            let judgement = judge(&sample, &answer).into_judgement();
-            Box::pin(std::future::ready(judgement))
-        };
-        Self::Function(EvaluatorFunction { name: name.into(), judge: Arc::new(judge) })
+        Self::async_function(name, move |sample, answer| {
+            std::future::ready(judge(&sample, &answer).into_judgement())
+        })
     }
 
     /// Like [`Evaluator::function`], for a function that waits for a model, a service or a file.

@@ -10,6 +10,7 @@ use crate::lifecycle::CoordinatorError;
 use crate::{
     Control, EndOrder, Intake, LoopError, LoopHealth, RunOptions, Runnable, SHUTDOWN_TIMEOUT, Watchdog,
 };
+use snakepit_settings::setters;
 
 /// Whether a group handles signals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,18 +119,6 @@ impl LoopGroup {
         self
     }
 
-    /// Sets how long a shutdown by a signal, a crash or [`LoopGroup::end`] may take.
-    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
-        self.shutdown_timeout = timeout;
-        self
-    }
-
-    /// Adds a watchdog that watches the loops.
-    pub fn watchdog(mut self, watchdog: Watchdog) -> Self {
-        self.watchdog = Some(watchdog);
-        self
-    }
-
     /// Returns the loops of the group.
     pub fn loops(&self) -> impl Iterator<Item = &Arc<dyn Runnable>> {
         self.members.iter().map(|member| &member.runnable)
@@ -217,6 +206,16 @@ impl LoopGroup {
     pub fn health(&self) -> Vec<LoopHealth> {
         self.loops().map(|runnable| LoopHealth::of(runnable.control())).collect()
     }
+}
+
+setters! {
+    impl LoopGroup;
+
+    /// Sets how long a shutdown by a signal, a crash or [`LoopGroup::end`] may take.
+    shutdown_timeout(timeout: Duration) = timeout;
+
+    /// Adds a watchdog that watches the loops.
+    watchdog(watchdog: Watchdog) = Some(watchdog);
 }
 
 impl Runnable for LoopGroup {

@@ -42,9 +42,7 @@ const CALLS_PER_PLACE: usize = 2;
 pub struct PoolLoop {
     inner: MessageLoop,
     pool: String,
-    command: String,
-    visibility_timeout: Option<Duration>,
-    wait: Option<Duration>,
+    options: PoolLoopOptions,
 }
 
 impl PoolLoop {
@@ -104,9 +102,7 @@ impl PoolLoop {
                 prefetch: options.prefetch,
             },
             pool: pool.name().to_owned(),
-            command: options.command.clone(),
-            visibility_timeout: options.visibility_timeout,
-            wait: options.wait,
+            options: options.clone(),
         })
     }
 
@@ -122,7 +118,7 @@ impl PoolLoop {
 
     /// Returns the command.
     pub fn command(&self) -> &str {
-        &self.command
+        &self.options.command
     }
 
     /// Sets what happens to messages whose calls failed. If the policy has no delivery limit, that of the options
@@ -212,8 +208,8 @@ impl Runnable for PoolLoop {
 
     fn run(&self, mut options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
         // The options of this loop override those that a group passes to all its loops.
-        options.visibility_timeout = self.visibility_timeout.unwrap_or(options.visibility_timeout);
-        options.wait = self.wait.unwrap_or(options.wait);
+        options.visibility_timeout = self.options.visibility_timeout.unwrap_or(options.visibility_timeout);
+        options.wait = self.options.wait.unwrap_or(options.wait);
         Box::pin(self.inner.run(options))
     }
 }

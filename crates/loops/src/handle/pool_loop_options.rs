@@ -7,7 +7,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 
 #[cfg(feature = "config")]
 use snakepit_settings::HumanTime;
-use snakepit_settings::settings;
+use snakepit_settings::{setters, settings};
 
 use crate::mailbox::DeadLetterPolicy;
 use crate::{GiveUpAction, Replies};
@@ -76,18 +76,6 @@ impl PoolLoopOptions {
         Self { command: command.into(), ..Self::default() }
     }
 
-    /// Sets the loop's name.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
-
-    /// Sets the pool of the command.
-    pub fn pool(mut self, name: impl Into<String>) -> Self {
-        self.pool = Some(name.into());
-        self
-    }
-
     /// Puts the message's id into the call's metadata.
     pub fn tell_id(mut self) -> Self {
         self.tell_id = true;
@@ -103,4 +91,14 @@ impl PoolLoopOptions {
         policy.backoff.longest = longest.max(policy.backoff.first);
         policy
     }
+}
+
+setters! {
+    impl PoolLoopOptions;
+
+    /// Sets the loop's name.
+    name(name: impl Into<String>) = Some(name.into());
+
+    /// Sets the pool of the command.
+    pool(name: impl Into<String>) = Some(name.into());
 }

@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 
 use crate::mailbox::{MailboxError, ReceiveOptions};
 use crate::{Control, Heartbeat, Intake};
+use snakepit_settings::setters;
 
 /// The default time that a shutdown waits.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -80,30 +81,6 @@ impl RunOptions {
         Self::default()
     }
 
-    /// Ends the run after this many receives.
-    pub fn max_iterations(mut self, iterations: u64) -> Self {
-        self.max_iterations = Some(iterations);
-        self
-    }
-
-    /// Leases messages for this long.
-    pub fn visibility_timeout(mut self, timeout: Duration) -> Self {
-        self.visibility_timeout = timeout;
-        self
-    }
-
-    /// Waits this long for messages in one receive.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
-        self
-    }
-
-    /// Sets how long the caller of a shutdown will wait.
-    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
-        self.shutdown_timeout = timeout;
-        self
-    }
-
     /// Checks the ranges. Every loop does this first.
     pub fn check(&self) -> Result<(), LoopError> {
         if self.visibility_timeout.is_zero() {
@@ -123,6 +100,22 @@ impl RunOptions {
             .visibility_timeout(self.visibility_timeout)
             .wait(self.wait)
     }
+}
+
+setters! {
+    impl RunOptions;
+
+    /// Ends the run after this many receives.
+    max_iterations(iterations: u64) = Some(iterations);
+
+    /// Leases messages for this long.
+    visibility_timeout(timeout: Duration) = timeout;
+
+    /// Waits this long for messages in one receive.
+    wait(wait: Duration) = wait;
+
+    /// Sets how long the caller of a shutdown will wait.
+    shutdown_timeout(timeout: Duration) = timeout;
 }
 
 /// A loop. It needs a [`Control`] and a `run`; the other methods follow from them.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::super::{ERROR_ATTRIBUTE, MAX_WAIT, Mailbox, MailboxError, MessageId, SendOptions};
 use super::read_body;
+use snakepit_settings::setters;
 
 /// How long the reply to a request is kept. The requester normally reads it much sooner.
 const KEPT: Duration = Duration::from_mins(1);
@@ -84,18 +85,16 @@ impl RequestOptions {
     pub fn new() -> Self {
         Self::default()
     }
+}
+
+setters! {
+    impl RequestOptions;
 
     /// Waits this long for the reply.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
+    timeout(timeout: Duration) = timeout;
 
     /// Sends the request's message with these options.
-    pub fn send(mut self, options: SendOptions) -> Self {
-        self.send = options;
-        self
-    }
+    send(options: SendOptions) = options;
 }
 
 /// Sends a request and waits for its reply.

@@ -11,6 +11,7 @@ use super::writer::handle::WriterHandle;
 use super::{DEFAULT_QUEUE, SqliteMailbox};
 use crate::clock::{BootClock, Clock};
 use crate::{DeadLetterPolicy, MailboxError};
+use snakepit_settings::setters;
 
 /// Options for opening a mailbox in a file.
 #[derive(Clone, Debug)]
@@ -45,45 +46,6 @@ impl SqliteOptions {
     /// waiting for the locks of other processes.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Selects the queue of the file.
-    pub fn queue(mut self, name: impl Into<String>) -> Self {
-        self.queue = name.into();
-        self
-    }
-
-    /// Sets when messages are given up. A delivery limit is written to the queue's settings, and so applies
-    /// to everybody who uses the queue. Without one, the queue keeps its limit.
-    pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// Sets how long another process may keep the file locked before an operation fails with
-    /// [`MailboxError::Busy`]. Like the clock, it is decided by the first handle of a process that opens the
-    /// file.
-    pub fn busy_timeout(mut self, time: Duration) -> Self {
-        self.busy_timeout = time;
-        self
-    }
-
-    /// Sets the clock that the mailbox reads.
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// Reads and writes the file through the VFS of this name. It must be registered with SQLite before.
-    pub fn vfs(mut self, name: impl Into<String>) -> Self {
-        self.vfs = Some(name.into());
-        self
-    }
-
-    /// Sets how the log is synced to disk.
-    pub fn log_sync(mut self, sync: Arc<dyn LogSync>) -> Self {
-        self.log_sync = sync;
-        self
     }
 
     /// Opens the file even if its log is lost. Messages that were only in the log are lost for good.
@@ -145,4 +107,29 @@ impl SqliteOptions {
         let closed = writer.open_queues.open(&queue);
         Ok(SqliteMailbox { queue, writer, closed })
     }
+}
+
+setters! {
+    impl SqliteOptions;
+
+    /// Selects the queue of the file.
+    queue(name: impl Into<String>) = name.into();
+
+    /// Sets when messages are given up. A delivery limit is written to the queue's settings, and so applies
+    /// to everybody who uses the queue. Without one, the queue keeps its limit.
+    policy(policy: DeadLetterPolicy) = policy;
+
+    /// Sets how long another process may keep the file locked before an operation fails with
+    /// [`MailboxError::Busy`]. Like the clock, it is decided by the first handle of a process that opens the
+    /// file.
+    busy_timeout(time: Duration) = time;
+
+    /// Sets the clock that the mailbox reads.
+    clock(clock: Arc<dyn Clock>) = clock;
+
+    /// Reads and writes the file through the VFS of this name. It must be registered with SQLite before.
+    vfs(name: impl Into<String>) = Some(name.into());
+
+    /// Sets how the log is synced to disk.
+    log_sync(sync: Arc<dyn LogSync>) = sync;
 }

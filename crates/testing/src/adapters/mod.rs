@@ -42,7 +42,23 @@ pub enum CheckVerdict {
 pub struct AdapterCheck {
     /// The sentence that must hold.
     pub name: &'static str,
-    check: fn(&dyn Subject) -> BoxFuture<'_, CheckVerdict>,
+    needs: &'static [Feature],
+    check: fn(&dyn Subject) -> BoxFuture<'_, CheckEnd>,
+}
+
+/// How the function of a check ends. Most checks hold if they return; some skip a part of what they check.
+struct CheckEnd(CheckVerdict);
+
+impl From<()> for CheckEnd {
+    fn from((): ()) -> Self {
+        Self(Held)
+    }
+}
+
+impl From<CheckVerdict> for CheckEnd {
+    fn from(verdict: CheckVerdict) -> Self {
+        Self(verdict)
+    }
 }
 
 impl fmt::Debug for AdapterCheck {
@@ -54,7 +70,12 @@ impl fmt::Debug for AdapterCheck {
 impl AdapterCheck {
     /// Runs the check, and panics if it does not hold. Needs a multi-thread runtime.
     pub async fn run(&self, subject: &dyn Subject) -> CheckVerdict {
-        (self.check)(subject).await
+        for feature in self.needs {
+            if let Capability::Absent(reason) = subject.capability(*feature) {
+                return CheckVerdict::Skipped(format!("{feature:?}: {reason}"));
+            }
+        }
+        (self.check)(subject).await.0
     }
 }
 
@@ -69,24 +90,17 @@ pub fn run(name: &str, subject: &dyn Subject) -> CheckVerdict {
     }
 }
 
-/// Skips a check if the adapter lacks the feature.
-macro_rules! needs {
-    ($subject:expr, $($feature:ident),+) => {$(
-        if let $crate::adapters::Capability::Absent(reason) =
-            $subject.capability($crate::adapters::Feature::$feature)
-        {
-            return $crate::adapters::CheckVerdict::Skipped(format!("{}: {reason}", stringify!($feature)));
-        }
-    )+};
-}
-use needs;
-
-/// Makes the list of checks, and the macros that turn it into tests.
+/// Makes the list of checks, and the macros that turn it into tests. A check may need features of the adapter, in
+/// parentheses.
 macro_rules! checks {
-    ($dollar:tt first: [$($first:ident)*] $($module:ident: [$($name:ident)*])*) => {
+    ($dollar:tt first: [$($first:ident)*] $($module:ident: [$($name:ident $(($($feature:ident)*))?)*])*) => {
         /// All checks.
         pub const CHECKS: &[AdapterCheck] = &[$($(
-            AdapterCheck { name: stringify!($name), check: |subject| Box::pin(checks::$module::$name(subject)) },
+            AdapterCheck {
+                name: stringify!($name),
+                needs: &[$($(Feature::$feature),*)?],
+                check: |subject| Box::pin(async move { checks::$module::$name(subject).await.into() }),
+            },
         )*)*];
 
         /// Defines a test for each check, with the [`Subject`](crate::adapters::Subject) that the expression makes.
@@ -135,21 +149,21 @@ checks! { $
     ]
     start: [
         a_worker_that_is_ready_answers
-        a_worker_says_which_commands_it_has
+        a_worker_says_which_commands_it_has(Commands)
         an_unknown_command_is_an_error_that_says_so
-        a_worker_that_is_never_ready_is_given_up
-        a_worker_that_ends_before_it_is_ready_fails_at_once
+        a_worker_that_is_never_ready_is_given_up(Processes)
+        a_worker_that_ends_before_it_is_ready_fails_at_once(Processes)
     ]
     calls: [
         a_call_is_answered_with_its_result
         many_calls_at_once_get_their_own_answers
-        calls_run_at_the_same_time_where_they_may
+        calls_run_at_the_same_time_where_they_may(Concurrency)
         large_values_travel_both_ways
-        what_a_worker_prints_is_kept_and_harms_nothing
-        a_worker_knows_how_much_time_is_left
-        a_worker_knows_the_session
-        a_worker_knows_what_the_caller_sent_along
-        a_worker_uses_a_tool_of_the_host
+        what_a_worker_prints_is_kept_and_harms_nothing(Prints)
+        a_worker_knows_how_much_time_is_left(Deadline)
+        a_worker_knows_the_session(Sessions)
+        a_worker_knows_what_the_caller_sent_along(Metadata)
+        a_worker_uses_a_tool_of_the_host(Tools)
     ]
     values: [
         plain_values_come_back_as_they_were
@@ -163,43 +177,43 @@ checks! { $
     ]
     errors: [
         an_error_says_what_happened
-        an_error_tells_its_type
-        an_error_tells_where_it_happened
-        an_error_tells_its_cause
+        an_error_tells_its_type(ErrorTypes)
+        an_error_tells_where_it_happened(Tracebacks)
+        an_error_tells_its_cause(Causes)
         an_error_harms_nobody
-        a_result_that_cannot_be_sent_is_an_error_with_its_path
+        a_result_that_cannot_be_sent_is_an_error_with_its_path(RefusedResults)
     ]
     streams: [
-        a_stream_brings_its_values_in_order
-        a_stream_without_values_ends
-        a_plain_command_is_a_stream_of_one_value
-        a_stream_that_fails_brings_what_it_had
-        a_stream_that_nobody_reads_any_more_is_cancelled
-        a_slow_reader_holds_the_worker_back
+        a_stream_brings_its_values_in_order(Streams)
+        a_stream_without_values_ends(Streams)
+        a_plain_command_is_a_stream_of_one_value(Streams)
+        a_stream_that_fails_brings_what_it_had(Streams)
+        a_stream_that_nobody_reads_any_more_is_cancelled(Streams Cancel)
+        a_slow_reader_holds_the_worker_back(Streams Backpressure)
     ]
     cancels: [
-        a_call_that_nobody_waits_for_is_cancelled_in_the_worker
-        a_call_whose_time_is_over_is_cancelled_in_the_worker
-        a_cancelled_call_does_not_cost_the_worker
+        a_call_that_nobody_waits_for_is_cancelled_in_the_worker(Cancel)
+        a_call_whose_time_is_over_is_cancelled_in_the_worker(Cancel)
+        a_cancelled_call_does_not_cost_the_worker(Cancel)
     ]
     deaths: [
-        a_worker_that_exits_fails_its_call_with_an_autopsy
-        a_worker_that_a_signal_ends_fails_its_call_with_an_autopsy
-        a_worker_that_is_killed_fails_its_call_and_is_replaced
-        a_death_harms_no_neighbour
-        calls_that_wait_behind_a_death_are_served
-        garbage_costs_its_own_call_only
-        nothing_that_a_dead_worker_started_lives_on
+        a_worker_that_exits_fails_its_call_with_an_autopsy(Crash)
+        a_worker_that_a_signal_ends_fails_its_call_with_an_autopsy(Processes Crash)
+        a_worker_that_is_killed_fails_its_call_and_is_replaced(Processes)
+        a_death_harms_no_neighbour(Crash)
+        calls_that_wait_behind_a_death_are_served(Crash)
+        garbage_costs_its_own_call_only(Garbage)
+        nothing_that_a_dead_worker_started_lives_on(Processes Crash)
     ]
     stops: [
         a_stop_lets_calls_finish
-        a_stop_does_not_wait_for_ever
+        a_stop_does_not_wait_for_ever(Processes)
         a_stopped_pool_takes_no_call
-        nothing_that_a_worker_started_outlives_a_stop
+        nothing_that_a_worker_started_outlives_a_stop(Processes)
     ]
     lifecycle: [
         init_runs_once_and_each_worker_is_started_once
-        a_start_that_is_cancelled_leaves_nothing
+        a_start_that_is_cancelled_leaves_nothing(Processes)
         a_start_that_is_cancelled_while_it_warms_up_is_terminated_once
         a_worker_that_does_not_warm_up_is_terminated_once
         a_runtime_that_is_dropped_terminates_its_workers_once
@@ -210,7 +224,7 @@ checks! { $
         a_stopped_worker_is_terminated_once
         a_worker_too_many_is_terminated_once
         a_replaced_worker_is_terminated_once
-        a_dead_worker_is_terminated_once
+        a_dead_worker_is_terminated_once(Processes)
         a_broken_worker_is_terminated_once
         a_stubborn_worker_is_terminated_once
         a_stuck_worker_is_terminated_once

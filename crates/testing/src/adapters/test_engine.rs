@@ -1,5 +1,7 @@
 //! The engine of a check: a pool, and a state directory that must not hold a run at the end.
 
+use std::error::Error;
+use std::fmt::Display;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,10 +48,8 @@ impl TestEngine {
 
     /// Starts a pool whose options `change` has changed.
     pub(super) async fn with(subject: &dyn Subject, change: impl FnOnce(PoolOptions) -> PoolOptions) -> Self {
-        match Self::start(subject, Way::Ready, change).await {
-            Ok(engine) => engine,
-            Err((error, _)) => panic!("the pool does not start: {}", chain(&error)),
-        }
+        let started = Self::start(subject, Way::Ready, change).await;
+        or_panic(started.map_err(|(error, _)| error), "the pool does not start")
     }
 
     /// Waits until the pool is ready. Otherwise returns the error and the recording of the adapter.
@@ -75,10 +75,8 @@ impl TestEngine {
         change: impl FnOnce(PoolOptions) -> PoolOptions,
     ) -> Self {
         let (builder, recording, home) = plan(subject, way, change);
-        match builder.start_in_background().await {
-            Ok(pit) => Self { pit, recording, home },
-            Err(error) => panic!("the pool does not start: {}", chain(&error)),
-        }
+        let pit = or_panic(builder.start_in_background().await, "the pool does not start");
+        Self { pit, recording, home }
     }
 
     /// Returns the only pool of the engine.
@@ -106,10 +104,7 @@ impl TestEngine {
         command: &str,
         args: impl Serialize,
     ) -> T {
-        match self.ask(command, args).await {
-            Ok(value) => value,
-            Err(error) => panic!("{command} fails: {}", chain(&error)),
-        }
+        or_panic(self.ask(command, args).await, format_args!("{command} fails"))
     }
 
     /// Asserts that the pool serves calls.
@@ -134,6 +129,12 @@ impl TestEngine {
         let answer = tokio::spawn(self.pit.call("stubborn", args).into_future());
         until("stubborn has begun", || has_line(&started, "started")).await;
         answer
+    }
+
+    /// Asserts that the pool still serves calls, and closes the engine.
+    pub(super) async fn close_serving(self) {
+        self.assert_serves().await;
+        self.close().await;
     }
 
     /// Stops the engine. Asserts that nothing is left and that the adapter was used the right number of times.
@@ -171,10 +172,7 @@ pub(super) fn plan(
     let pool = change(pool);
     let counted = Arc::clone(&recording);
     let pool = pool.wrap_adapter(|inner| Arc::new(RecordingAdapter { inner, recording: counted }));
-    let home = match tempfile::tempdir() {
-        Ok(home) => home,
-        Err(error) => panic!("no directory: {error}"),
-    };
+    let home = directory();
     let custody = CustodyOptions::default().state_dir(home.path());
     let add = |Summands { a, b }, _| async move { Ok::<_, std::convert::Infallible>(a + b) };
     (Snakepit::builder().pool(pool).custody(custody).tool(TOOL, add), recording, home)
@@ -212,11 +210,23 @@ impl WaitCall {
     }
 }
 
+/// Returns the value, or panics with what went wrong and the error with its causes.
+#[track_caller]
+pub(super) fn or_panic<T, E: Error + 'static>(outcome: Result<T, E>, wrong: impl Display) -> T {
+    match outcome {
+        Ok(value) => value,
+        Err(error) => panic!("{wrong}: {}", chain(&error)),
+    }
+}
+
+/// Creates a directory for the files of a check.
+pub(super) fn directory() -> TempDir {
+    or_panic(tempfile::tempdir(), "no directory")
+}
+
 /// Creates an empty file.
 pub(super) fn create(path: &Path) {
-    if let Err(error) = std::fs::write(path, "") {
-        panic!("{}: {error}", path.display());
-    }
+    or_panic(std::fs::write(path, ""), path.display());
 }
 
 /// Reports whether a file that a worker writes has this line.

@@ -161,35 +161,32 @@ impl DatabaseFile {
         // every use.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let file = self.path.display();
+        let refused = |reason: String| Err(MailboxError::backend(reason).into());
         let kind = schema::kind(&connection)?;
         match kind {
             FileKind::Empty if self.creation == Creation::Never => return Err(self.no_file().into()),
             FileKind::Empty | FileKind::Mailbox => {}
             FileKind::Newer(version) => {
-                return Err(MailboxError::backend(format!(
+                return refused(format!(
                     "{file} was written by a newer version of this program (its format is {version}, known here are 1 to \
                      {}): update this program",
                     schema::VERSION
-                )).into());
+                ));
             }
             FileKind::Programmed => {
-                return Err(MailboxError::backend(format!(
+                return refused(format!(
                     "{file} has triggers or views, which no mailbox has: somebody has changed it; name another file, or \
                      restore a backup"
-                )).into());
+                ));
             }
             FileKind::Foreign => {
-                return Err(MailboxError::backend(format!(
-                    "{file} is a SQLite file of another program: name another file"
-                ))
-                .into());
+                return refused(format!("{file} is a SQLite file of another program: name another file"));
             }
         }
         if connection.is_readonly("main")? {
-            return Err(MailboxError::backend(format!(
+            return refused(format!(
                 "{file} cannot be written: give this user write permission for the file and its directory"
-            ))
-            .into());
+            ));
         }
         if kind == FileKind::Empty {
             // This can be configured only in a file without tables.
@@ -200,10 +197,9 @@ impl DatabaseFile {
         connection.pragma_update(None, "synchronous", "EXTRA")?;
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
-            return Err(MailboxError::backend(format!(
+            return refused(format!(
                 "{file} cannot have a write-ahead log (its mode is {mode}): keep it on a local disk"
-            ))
-            .into());
+            ));
         }
         // A commit does not sync the log: the writer does that after the commit, when the file is no longer
         // locked. Checkpoints sync both the log and the file.
@@ -215,7 +211,7 @@ impl DatabaseFile {
         connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         if self.needs_a_lost_log(&connection)? {
             match self.lost_log {
-                LostLog::Refuse => return Err(MailboxError::backend(lost_log(&self.path)).into()),
+                LostLog::Refuse => return refused(lost_log(&self.path)),
                 LostLog::Accept => wal::accept_loss(&connection)?,
             }
         }

@@ -4,22 +4,21 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::adapters::test_engine::{TOOL, TestEngine, chain, soon, until};
-use crate::adapters::{CheckVerdict, Held, Subject, needs};
+use crate::adapters::Subject;
+use crate::adapters::test_engine::{TOOL, TestEngine, chain, or_panic, soon, until};
 use crate::{Value, args};
 use snakepit_core::worker::OutputStream;
 
-pub(crate) async fn a_call_is_answered_with_its_result(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_call_is_answered_with_its_result(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     for n in 0..50 {
         let sum: i64 = engine.get("add", args! { a: n, b: 1 }).await;
         assert_eq!(sum, n + 1);
     }
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn many_calls_at_once_get_their_own_answers(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn many_calls_at_once_get_their_own_answers(subject: &dyn Subject) {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     let calls = (0..200).map(|n| {
         let value = format!("value {n}");
@@ -31,11 +30,9 @@ pub(crate) async fn many_calls_at_once_get_their_own_answers(subject: &dyn Subje
     });
     join_all(calls).await;
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn calls_run_at_the_same_time_where_they_may(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Concurrency);
+pub(crate) async fn calls_run_at_the_same_time_where_they_may(subject: &dyn Subject) {
     let engine = TestEngine::with(subject, |pool| pool.concurrency(4)).await;
     let mut waiting = Vec::new();
     for n in 0..3 {
@@ -47,10 +44,9 @@ pub(crate) async fn calls_run_at_the_same_time_where_they_may(subject: &dyn Subj
         wait.finish().await;
     }
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn large_values_travel_both_ways(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn large_values_travel_both_ways(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     // The euro sign has three bytes in UTF-8, so pieces of a power of two do not end between characters.
     let large = "€uro".repeat(700_000);
@@ -60,11 +56,9 @@ pub(crate) async fn large_values_travel_both_ways(subject: &dyn Subject) -> Chec
     let echoed: Vec<u32> = engine.get("echo", args! { value: &list }).await;
     assert!(echoed == list, "a long list came back as another one");
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn what_a_worker_prints_is_kept_and_harms_nothing(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Prints);
+pub(crate) async fn what_a_worker_prints_is_kept_and_harms_nothing(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let words = "a stray print, {\"status\": 17}";
     for _ in 0..20 {
@@ -79,30 +73,21 @@ pub(crate) async fn what_a_worker_prints_is_kept_and_harms_nothing(subject: &dyn
         streams(OutputStream::Stdout) == 20 && streams(OutputStream::Stderr) == 20
     })
     .await;
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_worker_knows_how_much_time_is_left(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Deadline);
+pub(crate) async fn a_worker_knows_how_much_time_is_left(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let call = engine.call::<f64>("deadline", args! {}).timeout(Duration::from_secs(100));
-    match soon("deadline", call).await {
-        Ok(left) => assert!(left > 10_000.0 && left <= 100_000.0, "{left} ms of 100 s"),
-        Err(error) => panic!("deadline fails: {}", chain(&error)),
-    }
+    let left = or_panic(soon("deadline", call).await, "deadline fails");
+    assert!(left > 10_000.0 && left <= 100_000.0, "{left} ms of 100 s");
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn a_worker_knows_the_session(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Sessions);
+pub(crate) async fn a_worker_knows_the_session(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
-    match soon("session", engine.call::<Option<String>>("session", args! {}).session("mine")).await {
-        Ok(session) => assert_eq!(session.as_deref(), Some("mine")),
-        Err(error) => panic!("session fails: {}", chain(&error)),
-    }
+    let session = soon("session", engine.call::<Option<String>>("session", args! {}).session("mine")).await;
+    assert_eq!(or_panic(session, "session fails").as_deref(), Some("mine"));
     let odd = soon("session", engine.call::<Option<String>>("session", args! {}).session("mine ")).await;
     assert!(
         odd.as_ref().map_or(true, |session| session.as_deref() == Some("mine ")),
@@ -111,11 +96,9 @@ pub(crate) async fn a_worker_knows_the_session(subject: &dyn Subject) -> CheckVe
     let none: Option<String> = engine.get("session", args! {}).await;
     assert_eq!(none, None, "a call without a session has one");
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn a_worker_knows_what_the_caller_sent_along(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Metadata);
+pub(crate) async fn a_worker_knows_what_the_caller_sent_along(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     // An unusual value either arrives unchanged or is rejected.
     for (tenant, may_fail) in
@@ -127,17 +110,13 @@ pub(crate) async fn a_worker_knows_what_the_caller_sent_along(subject: &dyn Subj
         }
     }
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn a_worker_uses_a_tool_of_the_host(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Tools);
+pub(crate) async fn a_worker_uses_a_tool_of_the_host(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let sum: i64 = engine.get("use_tool", args! { tool: TOOL, a: 40, b: 2 }).await;
     assert_eq!(sum, 42);
     let error = engine.ask::<Value>("use_tool", args! { tool: "no_such_tool", a: 1, b: 2 }).await;
     assert!(error.is_err(), "a tool that does not exist answers {error:?}");
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }

@@ -2,28 +2,20 @@
 
 use std::time::Duration;
 
+use crate::adapters::Subject;
 use crate::adapters::test_engine::{TestEngine, chain, has_line, soon, text, until};
-use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{CallError, RemoteErrorKind, args};
 
-pub(crate) async fn a_call_that_nobody_waits_for_is_cancelled_in_the_worker(
-    subject: &dyn Subject,
-) -> CheckVerdict {
-    needs!(subject, Cancel);
+pub(crate) async fn a_call_that_nobody_waits_for_is_cancelled_in_the_worker(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let wait = engine.begin_wait("wait").await;
     // Aborting drops the task, and the call with it.
     wait.answer.abort();
     wait.assert_is_cancelled().await;
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(
-    subject: &dyn Subject,
-) -> CheckVerdict {
-    needs!(subject, Cancel);
+pub(crate) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let (started, release) = (engine.path("wait"), engine.path("never"));
     let args = args! { started: text(&started), release: text(&release) };
@@ -36,13 +28,10 @@ pub(crate) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(
         Ok(answer) => panic!("it answers {answer}"),
     }
     until("the function sees the cancel", || has_line(&started, "cancelled")).await;
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_cancelled_call_does_not_cost_the_worker(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Cancel);
+pub(crate) async fn a_cancelled_call_does_not_cost_the_worker(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let before = engine.pool().workers()[0].id.clone();
     for n in 0..3 {
@@ -53,5 +42,4 @@ pub(crate) async fn a_cancelled_call_does_not_cost_the_worker(subject: &dyn Subj
     }
     assert_eq!(engine.pool().workers()[0].id, before, "a cancel has cost the worker");
     engine.close().await;
-    Held
 }

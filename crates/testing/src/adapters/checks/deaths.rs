@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::adapters::test_engine::{TestEngine, chain, soon, text, until};
-use crate::adapters::{Capability, CheckVerdict, Feature, Held, Subject, needs};
+use crate::adapters::{Capability, Feature, Subject};
 use crate::custody::ExitStatus;
 use crate::{CallError, Value, args};
 use snakepit_core::Autopsy;
@@ -25,10 +25,7 @@ fn status(autopsy: &Autopsy) -> Option<ExitStatus> {
     autopsy.exit.map(|exit| exit.status)
 }
 
-pub(crate) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(
-    subject: &dyn Subject,
-) -> CheckVerdict {
-    needs!(subject, Crash);
+pub(crate) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let before = engine.pool().workers()[0].id.clone();
     let autopsy = death(&engine, "exit", args! { status: 3 }).await;
@@ -37,27 +34,17 @@ pub(crate) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(
         assert_eq!(status(&autopsy), Some(ExitStatus::Code(3)), "{autopsy}");
         assert!(autopsy.fault.is_none(), "nobody ended it: {autopsy}");
     }
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_worker_that_a_signal_ends_fails_its_call_with_an_autopsy(
-    subject: &dyn Subject,
-) -> CheckVerdict {
-    needs!(subject, Processes, Crash);
+pub(crate) async fn a_worker_that_a_signal_ends_fails_its_call_with_an_autopsy(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let autopsy = death(&engine, "die", args! {}).await;
     assert_eq!(status(&autopsy), Some(ExitStatus::Signal(9)), "{autopsy}");
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(
-    subject: &dyn Subject,
-) -> CheckVerdict {
-    needs!(subject, Processes);
+pub(crate) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
     let Some(process) = engine.recording.process(0) else { panic!("a worker that is a process has none") };
@@ -71,13 +58,10 @@ pub(crate) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(
         workers.len() == 1 && workers[0].pid != pid
     })
     .await;
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_death_harms_no_neighbour(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Crash);
+pub(crate) async fn a_death_harms_no_neighbour(subject: &dyn Subject) {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     let wait = engine.begin_wait("wait").await;
     for _ in 0..3 {
@@ -86,11 +70,9 @@ pub(crate) async fn a_death_harms_no_neighbour(subject: &dyn Subject) -> CheckVe
     assert!(!wait.answer.is_finished(), "the neighbour's call has ended with it");
     wait.finish().await;
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Crash);
+pub(crate) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
     let first = tokio::spawn(engine.call::<Value>("exit", args! { status: 3 }).into_future());
@@ -108,11 +90,9 @@ pub(crate) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subj
         other => panic!("exit comes to {other:?}"),
     }
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn garbage_costs_its_own_call_only(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Garbage);
+pub(crate) async fn garbage_costs_its_own_call_only(subject: &dyn Subject) {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     let wait = engine.begin_wait("wait").await;
     let answer = engine.ask::<Value>("garbage", args! {}).await;
@@ -121,7 +101,6 @@ pub(crate) async fn garbage_costs_its_own_call_only(subject: &dyn Subject) -> Ch
     engine.assert_serves().await;
     wait.finish().await;
     engine.close().await;
-    Held
 }
 
 /// Reports whether no process holds the lock of the file.
@@ -138,13 +117,10 @@ pub(crate) async fn leave_child(engine: &TestEngine) -> std::path::PathBuf {
     lock
 }
 
-pub(crate) async fn nothing_that_a_dead_worker_started_lives_on(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Processes, Crash);
+pub(crate) async fn nothing_that_a_dead_worker_started_lives_on(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let lock = leave_child(&engine).await;
     death(&engine, "die", args! {}).await;
     until("its child is gone, too", || is_free(&lock)).await;
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::adapter::Reason;
+use crate::adapters::Subject;
 use crate::adapters::test_engine::{SOON, TestEngine, noted, soon};
-use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{CallError, CancelGrace, Stuck, Value, WhenStuck, args};
 
-pub(crate) async fn a_stopped_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_stopped_worker_is_terminated_once(subject: &dyn Subject) {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     engine.assert_serves().await;
     soon("the stop", engine.stop()).await;
@@ -20,10 +20,9 @@ pub(crate) async fn a_stopped_worker_is_terminated_once(subject: &dyn Subject) -
         "why they were terminated"
     );
     engine.assert_is_over();
-    Held
 }
 
-pub(crate) async fn a_worker_too_many_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_worker_too_many_is_terminated_once(subject: &dyn Subject) {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     engine.pool().scale(1);
     noted(&engine.recording, "one of them is terminated", |recording| {
@@ -31,36 +30,29 @@ pub(crate) async fn a_worker_too_many_is_terminated_once(subject: &dyn Subject) 
     })
     .await;
     assert_eq!(engine.recording.reasons().concat(), [Reason::Stopped], "why it was terminated");
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_replaced_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_replaced_worker_is_terminated_once(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     assert_eq!(soon("the order", engine.pool().recycle_all()).await, 1);
     noted(&engine.recording, "it is terminated", |recording| !recording.reasons()[0].is_empty()).await;
     let reasons = engine.recording.reasons();
     assert!(matches!(reasons[0].as_slice(), [Reason::Replaced(_)]), "why it was terminated: {reasons:?}");
     assert_eq!(reasons.len(), 2, "the other one serves before");
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_dead_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Processes);
+pub(crate) async fn a_dead_worker_is_terminated_once(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let Some(process) = engine.recording.process(0) else { panic!("a worker that is a process has none") };
     let _ = process.kill();
     noted(&engine.recording, "it is terminated", |recording| !recording.reasons()[0].is_empty()).await;
     assert_eq!(engine.recording.reasons()[0], [Reason::Died], "why it was terminated");
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_broken_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_broken_worker_is_terminated_once(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let wait = engine.begin_wait("wait").await;
     engine.recording.break_worker(0, "the check says so");
@@ -68,12 +60,10 @@ pub(crate) async fn a_broken_worker_is_terminated_once(subject: &dyn Subject) ->
     assert!(matches!(answer, Ok(Err(_))), "a call of a broken worker comes to {answer:?}");
     noted(&engine.recording, "it is terminated", |recording| !recording.reasons()[0].is_empty()).await;
     assert_eq!(engine.recording.reasons()[0], [Reason::Broken("the check says so".into())]);
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_stubborn_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_stubborn_worker_is_terminated_once(subject: &dyn Subject) {
     let short = Duration::from_millis(100);
     let grace = CancelGrace::each(short);
     let engine = TestEngine::with(subject, |pool| pool.cancel_grace(grace)).await;
@@ -86,12 +76,10 @@ pub(crate) async fn a_stubborn_worker_is_terminated_once(subject: &dyn Subject) 
         matches!(reasons[0].as_slice(), [Reason::CancelIgnored(_)]),
         "why it was terminated: {reasons:?}"
     );
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_stuck_worker_is_terminated_once(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_stuck_worker_is_terminated_once(subject: &dyn Subject) {
     let stuck = Stuck::default().after(Duration::from_millis(500)).then(WhenStuck::Replace);
     let engine = TestEngine::with(subject, |pool| pool.stuck(stuck)).await;
     let call = engine.begin_stubborn().await;
@@ -102,12 +90,10 @@ pub(crate) async fn a_stuck_worker_is_terminated_once(subject: &dyn Subject) -> 
     let reasons = engine.recording.reasons();
     assert!(matches!(reasons[0].as_slice(), [Reason::Stuck(_)]), "why it was terminated: {reasons:?}");
     engine.recording.frozen.store(false, Ordering::SeqCst);
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_terminate_that_does_not_end_is_not_waited_for(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_terminate_that_does_not_end_is_not_waited_for(subject: &dyn Subject) {
     let engine = TestEngine::with(subject, |pool| pool.workers(2)).await;
     engine.recording.clinging.store(true, Ordering::SeqCst);
     engine.recording.break_worker(0, "the check says so");
@@ -120,10 +106,9 @@ pub(crate) async fn a_terminate_that_does_not_end_is_not_waited_for(subject: &dy
     soon("the stop", engine.stop()).await;
     assert!(began.elapsed() < SOON / 2, "the stop took {:?}", began.elapsed());
     engine.assert_is_over();
-    Held
 }
 
-pub(crate) async fn a_call_that_comes_after_the_end_is_answered(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_call_that_comes_after_the_end_is_answered(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     engine.recording.late.store(true, Ordering::SeqCst);
     let call = tokio::spawn(engine.call::<i64>("add", args! { a: 1, b: 2 }).into_future());
@@ -136,7 +121,5 @@ pub(crate) async fn a_call_that_comes_after_the_end_is_answered(subject: &dyn Su
         Ok(Err(CallError::WorkerDied { .. })) => {}
         other => panic!("a call that came after the end of its worker comes to {other:?}"),
     }
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }

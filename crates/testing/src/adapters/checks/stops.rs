@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::deaths::{is_free, leave_child};
+use crate::adapters::Subject;
 use crate::adapters::test_engine::{SOON, TestEngine, chain, soon};
-use crate::adapters::{CheckVerdict, Held, Subject, needs};
 use crate::{CallError, Value, args};
 
-pub(crate) async fn a_stop_lets_calls_finish(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_stop_lets_calls_finish(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let wait = engine.begin_wait("wait").await;
     let pit = (*engine).clone();
@@ -19,11 +19,9 @@ pub(crate) async fn a_stop_lets_calls_finish(subject: &dyn Subject) -> CheckVerd
     wait.finish().await;
     assert!(soon("the stop", stop).await.is_ok(), "the stop panics");
     engine.assert_is_over();
-    Held
 }
 
-pub(crate) async fn a_stop_does_not_wait_for_ever(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Processes);
+pub(crate) async fn a_stop_does_not_wait_for_ever(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let call = engine.begin_stubborn().await;
     let began = Instant::now();
@@ -32,10 +30,9 @@ pub(crate) async fn a_stop_does_not_wait_for_ever(subject: &dyn Subject) -> Chec
     let answer = soon("the answer of stubborn", call).await;
     assert!(matches!(answer, Ok(Err(_))), "it comes to {answer:?}");
     engine.assert_is_over();
-    Held
 }
 
-pub(crate) async fn a_stopped_pool_takes_no_call(subject: &dyn Subject) -> CheckVerdict {
+pub(crate) async fn a_stopped_pool_takes_no_call(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
     soon("the stop", engine.stop()).await;
@@ -45,15 +42,12 @@ pub(crate) async fn a_stopped_pool_takes_no_call(subject: &dyn Subject) -> Check
         Ok(value) => panic!("a stopped pool answers {value}"),
     }
     engine.assert_is_over();
-    Held
 }
 
-pub(crate) async fn nothing_that_a_worker_started_outlives_a_stop(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Processes);
+pub(crate) async fn nothing_that_a_worker_started_outlives_a_stop(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let lock = leave_child(&engine).await;
     soon("the stop", engine.stop()).await;
     assert!(is_free(&lock), "its child lives on");
     engine.assert_is_over();
-    Held
 }

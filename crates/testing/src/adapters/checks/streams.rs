@@ -3,8 +3,8 @@
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 
-use crate::adapters::test_engine::{TestEngine, chain, has_line, soon, text, until};
-use crate::adapters::{CheckVerdict, Held, Subject, needs};
+use crate::adapters::Subject;
+use crate::adapters::test_engine::{TestEngine, chain, has_line, or_panic, soon, text, until};
 use crate::{CallError, args};
 
 /// The length of the items that show how far a worker is ahead of its reader.
@@ -30,18 +30,15 @@ fn opened<T>(
 where
     T: serde::de::DeserializeOwned + Send + 'static,
 {
-    match engine.stream::<T>(command, args).open() {
-        Ok(stream) => stream.boxed(),
-        Err(error) => panic!("{command} is not opened: {}", chain(&error)),
-    }
+    let opened = engine.stream::<T>(command, args).open();
+    or_panic(opened, format_args!("{command} is not opened")).boxed()
 }
 
 fn values<T: Clone>(items: &Items<T>) -> Vec<T> {
     items.iter().filter_map(|item| item.as_ref().ok()).cloned().collect()
 }
 
-pub(crate) async fn a_stream_brings_its_values_in_order(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Streams);
+pub(crate) async fn a_stream_brings_its_values_in_order(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     for length in [1, 3, 5000] {
         let items = all(opened::<u32>(&engine, "count", args! { n: length })).await;
@@ -52,32 +49,24 @@ pub(crate) async fn a_stream_brings_its_values_in_order(subject: &dyn Subject) -
             items.len()
         );
     }
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_stream_without_values_ends(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Streams);
+pub(crate) async fn a_stream_without_values_ends(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let items = all(opened::<u32>(&engine, "count", args! { n: 0 })).await;
     assert!(items.is_empty(), "{items:?}");
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_plain_command_is_a_stream_of_one_value(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Streams);
+pub(crate) async fn a_plain_command_is_a_stream_of_one_value(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let items = all(opened::<u32>(&engine, "add", args! { a: 1, b: 2 })).await;
     assert!(matches!(items.as_slice(), [Ok(3)]), "{items:?}");
     engine.close().await;
-    Held
 }
 
-pub(crate) async fn a_stream_that_fails_brings_what_it_had(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Streams);
+pub(crate) async fn a_stream_that_fails_brings_what_it_had(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let items = all(opened::<u32>(&engine, "count_and_fail", args! { n: 3, message: "no more" })).await;
     assert_eq!(values(&items), [0, 1, 2], "what came before the error");
@@ -89,13 +78,10 @@ pub(crate) async fn a_stream_that_fails_brings_what_it_had(subject: &dyn Subject
         other => panic!("the stream ends with {other:?}, and not with its error"),
     }
     assert_eq!(items.len(), 4, "something comes after the error");
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_stream_that_nobody_reads_any_more_is_cancelled(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Streams, Cancel);
+pub(crate) async fn a_stream_that_nobody_reads_any_more_is_cancelled(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let made = engine.path("made");
     let args = args! { made: text(&made), size: 10 };
@@ -105,13 +91,10 @@ pub(crate) async fn a_stream_that_nobody_reads_any_more_is_cancelled(subject: &d
     drop(stream);
     let ended = engine.path("made.ended");
     until("the function is told", || has_line(&ended, "cancelled")).await;
-    engine.assert_serves().await;
-    engine.close().await;
-    Held
+    engine.close_serving().await;
 }
 
-pub(crate) async fn a_slow_reader_holds_the_worker_back(subject: &dyn Subject) -> CheckVerdict {
-    needs!(subject, Streams, Backpressure);
+pub(crate) async fn a_slow_reader_holds_the_worker_back(subject: &dyn Subject) {
     let engine = TestEngine::open(subject).await;
     let made = engine.path("made");
     let count = || std::fs::metadata(&made).map_or(0, |file| file.len()) as usize;
@@ -135,5 +118,4 @@ pub(crate) async fn a_slow_reader_holds_the_worker_back(subject: &dyn Subject) -
     }
     drop(stream);
     engine.close_now().await;
-    Held
 }

@@ -5,16 +5,13 @@ use std::time::Duration;
 use snakepit_mailbox::{Attempt, AttemptEnd, DeadReason, MessageId, MessageState, NackOptions, SendOptions};
 
 use super::test_mailbox::TestMailbox;
-use super::{CheckVerdict, Held};
-use crate::mailboxes::Fixture;
 
 /// Returns the parts of an attempt that do not depend on the machine.
 fn told(attempts: &[Attempt]) -> Vec<(u32, AttemptEnd, Option<&str>)> {
     attempts.iter().map(|attempt| (attempt.delivery, attempt.end, attempt.error.as_deref())).collect()
 }
 
-pub(super) async fn each_attempt_is_remembered(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn each_attempt_is_remembered(test: TestMailbox<'_>) {
     test.send("a").await;
     assert_eq!(test.mailbox.peek(1).await.expect("a look")[0].attempts, []);
     let first = test.receive_one(50).await;
@@ -35,11 +32,10 @@ pub(super) async fn each_attempt_is_remembered(fixture: &dyn Fixture) -> CheckVe
     third.bury(DeadReason::Failed { error: "no use".into() }).await.expect("it is buried");
     let letter = test.dead_letter().await;
     assert_eq!(told(&letter.message.attempts)[2], (3, AttemptEnd::Bury, Some("no use")));
-    Held
 }
 
-pub(super) async fn the_last_error_stays_with_what_is_given_up(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 2).await;
+pub(super) async fn the_last_error_stays_with_what_is_given_up(test: TestMailbox<'_>) {
+    let test = test.limited(2).await;
     test.send("nacked").await;
     for delivery in 1..=2 {
         let options = NackOptions::new().error(format!("failure {delivery}"));
@@ -64,11 +60,10 @@ pub(super) async fn the_last_error_stays_with_what_is_given_up(fixture: &dyn Fix
     test.pass(3).await;
     let letter = test.dead_letter().await;
     assert_eq!((letter.reason, letter.message.last_error()), (DeadReason::Expired, Some("failure 1")));
-    Held
 }
 
-pub(super) async fn attempts_and_their_errors_are_bounded(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 1000).await;
+pub(super) async fn attempts_and_their_errors_are_bounded(test: TestMailbox<'_>) {
+    let test = test.limited(1000).await;
     test.send("a").await;
     for delivery in 1..=40 {
         let message = test.receive_one(50).await;
@@ -82,11 +77,10 @@ pub(super) async fn attempts_and_their_errors_are_bounded(fixture: &dyn Fixture)
         let error = attempt.error.as_deref().expect("an error");
         assert!(error.len() <= 2048 && error.starts_with(&attempt.delivery.to_string()), "{}", error.len());
     }
-    Held
 }
 
-pub(super) async fn an_error_outlasts_many_crashes(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 30).await;
+pub(super) async fn an_error_outlasts_many_crashes(test: TestMailbox<'_>) {
+    let test = test.limited(30).await;
     test.send("a").await;
     test.receive_one(50).await.nack(NackOptions::new().error("the only word")).await.expect("a nack");
     for _ in 0..25 {
@@ -95,11 +89,10 @@ pub(super) async fn an_error_outlasts_many_crashes(fixture: &dyn Fixture) -> Che
     let message = test.receive_one(50).await;
     assert_eq!((message.delivery_count, message.last_error()), (27, Some("the only word")));
     assert_eq!((message.attempts.len(), message.attempts[1].delivery), (17, 11));
-    Held
 }
 
-pub(super) async fn a_redrive_keeps_what_is_remembered(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 1).await;
+pub(super) async fn a_redrive_keeps_what_is_remembered(test: TestMailbox<'_>) {
+    let test = test.limited(1).await;
     test.send("a").await;
     for round in 1..=2 {
         let message = test.receive_one(50).await;
@@ -110,13 +103,10 @@ pub(super) async fn a_redrive_keeps_what_is_remembered(fixture: &dyn Fixture) ->
     let seen = &test.mailbox.peek(1).await.expect("a look")[0];
     let expected = [(1, AttemptEnd::Nack, Some("round 1")), (1, AttemptEnd::Nack, Some("round 2"))];
     assert_eq!(told(&seen.attempts), expected);
-    Held
 }
 
-pub(super) async fn a_new_message_remembers_nothing_of_those_before_it(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 2).await;
+pub(super) async fn a_new_message_remembers_nothing_of_those_before_it(test: TestMailbox<'_>) {
+    let test = test.limited(2).await;
     for round in 0..3 {
         test.send("a").await;
         test.receive_one(50).await.nack(NackOptions::new().error("an error")).await.expect("a nack");
@@ -133,7 +123,6 @@ pub(super) async fn a_new_message_remembers_nothing_of_those_before_it(
     }
     test.send("b").await;
     assert_eq!(test.receive_one(50).await.attempts, []);
-    Held
 }
 
 impl TestMailbox<'_> {
@@ -145,8 +134,8 @@ impl TestMailbox<'_> {
     }
 }
 
-pub(super) async fn a_message_is_found_by_its_id_wherever_it_is(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 1).await;
+pub(super) async fn a_message_is_found_by_its_id_wherever_it_is(test: TestMailbox<'_>) {
+    let test = test.limited(1).await;
     let id = test.send_with("a", SendOptions::new().delay(test.units(3))).await;
     let exhausted = Some(MessageState::Dead { reason: DeadReason::Deliveries });
     assert_eq!(test.place(id).await, Some(MessageState::Delayed));
@@ -168,14 +157,13 @@ pub(super) async fn a_message_is_found_by_its_id_wherever_it_is(fixture: &dyn Fi
     assert_eq!(test.place(id).await, exhausted);
     test.mailbox.purge_dead_letters().await.expect("a purge");
     assert_eq!(test.place(id).await, None);
-    let other = TestMailbox::new(fixture).await;
+    let other = test.another().await;
     let elsewhere = other.send("b").await;
     assert_eq!((test.place(elsewhere).await, test.place(message.id).await), (None, None));
-    Held
 }
 
-pub(super) async fn looking_changes_nothing(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 9).await;
+pub(super) async fn looking_changes_nothing(test: TestMailbox<'_>) {
+    let test = test.limited(9).await;
     let id = test.send("a").await;
     for delivery in 1..=9 {
         for _ in 0..3 {
@@ -193,5 +181,4 @@ pub(super) async fn looking_changes_nothing(fixture: &dyn Fixture) -> CheckVerdi
         assert_eq!(test.dead_letter().await.message.attempts.len(), 9);
         assert_eq!(test.mailbox.peek(10).await.expect("a look").len(), 0);
     }
-    Held
 }

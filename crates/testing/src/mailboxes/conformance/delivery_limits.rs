@@ -5,8 +5,6 @@ use std::time::Duration;
 use snakepit_mailbox::{DeadReason, Message, MessageState, NackOptions, SendOptions, SettingsChange};
 
 use super::test_mailbox::{TestMailbox, assert_out_of_range, bodies};
-use super::{CheckVerdict, Held, needs};
-use crate::mailboxes::Fixture;
 
 fn of(group: &str) -> SendOptions {
     SendOptions::new().group(group)
@@ -26,11 +24,7 @@ fn failed() -> DeadReason {
     DeadReason::Failed { error: "no".into() }
 }
 
-pub(super) async fn messages_of_a_group_come_one_at_a_time_and_in_order(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn messages_of_a_group_come_one_at_a_time_and_in_order(test: TestMailbox<'_>) {
     send_three(&test).await;
     test.assert_count([1, 0, 2, 0]).await;
     for body in ["1", "2", "3"] {
@@ -42,12 +36,9 @@ pub(super) async fn messages_of_a_group_come_one_at_a_time_and_in_order(
     test.assert_count([0, 0, 0, 0]).await;
     test.send_with("4", of("a")).await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["4"]);
-    Held
 }
 
-pub(super) async fn other_groups_go_on(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn other_groups_go_on(test: TestMailbox<'_>) {
     send_three(&test).await;
     test.send_with("b1", of("b")).await;
     test.send("alone").await;
@@ -55,12 +46,9 @@ pub(super) async fn other_groups_go_on(fixture: &dyn Fixture) -> CheckVerdict {
     test.send("alone too").await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["1", "b1", "alone", "alone too"]);
     assert_eq!(test.receive(10, 100).await.len(), 0);
-    Held
 }
 
-pub(super) async fn a_batch_takes_one_of_each_group(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn a_batch_takes_one_of_each_group(test: TestMailbox<'_>) {
     let messages = [("a1", "a"), ("b1", "b"), ("a2", "a"), ("b2", "b")];
     let messages = messages.map(|(body, group)| (body.into(), of(group)));
     test.mailbox.send_all(messages.to_vec()).await.expect("they are sent");
@@ -69,7 +57,6 @@ pub(super) async fn a_batch_takes_one_of_each_group(fixture: &dyn Fixture) -> Ch
     let receipts: Vec<_> = first.iter().filter_map(|message| message.receipt.clone()).collect();
     assert_eq!(test.mailbox.ack_all(&receipts).await.expect("acks"), 2);
     assert_eq!(bodies(&test.receive(10, 100).await), ["a2", "b2"]);
-    Held
 }
 
 /// Asserts that the first message of a group, whose lease ended without an ack, comes again before the others.
@@ -81,41 +68,31 @@ async fn first_comes_again(test: &TestMailbox<'_>, message: Message) {
     assert_eq!(&test.receive_one(100).await.body[..], b"2");
 }
 
-pub(super) async fn a_nack_keeps_its_group_waiting(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn a_nack_keeps_its_group_waiting(test: TestMailbox<'_>) {
     send_three(&test).await;
     let message = test.receive_one(100).await;
     message.nack(NackOptions::new().visibility(test.units(4))).await.expect("a nack");
     assert_eq!(test.receive(10, 100).await.len(), 0, "those behind it wait, too");
     test.pass(5).await;
     first_comes_again(&test, message).await;
-    Held
 }
 
-pub(super) async fn a_release_keeps_the_order_of_a_group(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn a_release_keeps_the_order_of_a_group(test: TestMailbox<'_>) {
     send_three(&test).await;
     let message = test.receive_one(100).await;
     message.release().await.expect("a release");
     first_comes_again(&test, message).await;
-    Held
 }
 
-pub(super) async fn a_lapse_keeps_the_order_of_a_group(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn a_lapse_keeps_the_order_of_a_group(test: TestMailbox<'_>) {
     send_three(&test).await;
     let message = test.receive_one(2).await;
     test.pass(3).await;
     first_comes_again(&test, message).await;
-    Held
 }
 
-pub(super) async fn a_dead_letter_lets_its_group_go_on(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 1).await;
-    needs!(test, groups);
+pub(super) async fn a_dead_letter_lets_its_group_go_on(test: TestMailbox<'_>) {
+    let test = test.limited(1).await;
     send_three(&test).await;
     test.receive_one(100).await.bury(failed()).await.expect("a bury");
     let second = test.receive_one(2).await;
@@ -124,38 +101,28 @@ pub(super) async fn a_dead_letter_lets_its_group_go_on(fixture: &dyn Fixture) ->
     test.pass(3).await;
     assert_eq!(&test.receive_one(100).await.body[..], b"3");
     test.assert_count([0, 1, 0, 2]).await;
-    Held
 }
 
-pub(super) async fn a_message_behind_its_group_dies_of_age(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn a_message_behind_its_group_dies_of_age(test: TestMailbox<'_>) {
     test.send_with("first", SendOptions::new().group("g")).await;
     test.send_with("behind", SendOptions::new().group("g").time_to_live(test.units(2))).await;
     test.assert_count([1, 0, 1, 0]).await;
     test.pass(3).await;
     test.assert_count([1, 0, 0, 1]).await;
     assert_eq!(test.dead_letter().await.reason, DeadReason::Expired);
-    Held
 }
 
-pub(super) async fn what_dies_of_age_lets_its_group_go_on(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn what_dies_of_age_lets_its_group_go_on(test: TestMailbox<'_>) {
     test.send_with("1", of("a").time_to_live(test.units(2))).await;
     test.send_with("2", of("a").time_to_live(test.units(2))).await;
     test.send_with("3", of("a")).await;
     test.pass(3).await;
     assert_eq!(&test.receive_one(100).await.body[..], b"3");
     test.assert_count([0, 1, 0, 2]).await;
-    Held
 }
 
-pub(super) async fn looking_sees_who_follows_the_dying_first_of_a_group(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 1).await;
-    needs!(test, groups);
+pub(super) async fn looking_sees_who_follows_the_dying_first_of_a_group(test: TestMailbox<'_>) {
+    let test = test.limited(1).await;
     // In one group, the first message and the next one expire. In the other group, the only delivery of the first
     // message lapses.
     test.send_with("1", of("lapsed")).await;
@@ -179,12 +146,9 @@ pub(super) async fn looking_sees_who_follows_the_dying_first_of_a_group(
     ] {
         assert_eq!(test.mailbox.find(id).await.expect("a look").expect("the message").state, state);
     }
-    Held
 }
 
-pub(super) async fn what_is_redriven_goes_behind_its_group(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn what_is_redriven_goes_behind_its_group(test: TestMailbox<'_>) {
     send_three(&test).await;
     test.receive_one(100).await.bury(failed()).await.expect("a bury");
     assert_eq!(test.mailbox.redrive(None).await.expect("a redrive"), 1);
@@ -193,59 +157,44 @@ pub(super) async fn what_is_redriven_goes_behind_its_group(fixture: &dyn Fixture
         assert_eq!(&message.body[..], body.as_bytes());
         message.ack().await.expect("an ack");
     }
-    Held
 }
 
-pub(super) async fn an_ack_wakes_a_receiver_for_the_next_of_its_group(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn an_ack_wakes_a_receiver_for_the_next_of_its_group(test: TestMailbox<'_>) {
     send_three(&test).await;
     let first = test.receive_one(100).await;
     let waiting = test.waiting(1).await;
     first.ack().await.expect("an ack");
     assert_eq!(bodies(&test.woken(waiting).await.expect("a message")), ["2"]);
-    Held
 }
 
-pub(super) async fn a_purge_forgets_groups(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
+pub(super) async fn a_purge_forgets_groups(test: TestMailbox<'_>) {
     send_three(&test).await;
     assert_eq!(test.mailbox.purge().await.expect("a purge"), 3);
     test.send_with("4", of("a")).await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["4"]);
-    Held
 }
 
-pub(super) async fn the_order_of_a_group_outlives_its_process(fixture: &dyn Fixture) -> CheckVerdict {
-    let mut test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
-    needs!(test, outlives_process);
+pub(super) async fn the_order_of_a_group_outlives_its_process(mut test: TestMailbox<'_>) {
     send_three(&test).await;
     test.receive_one(100).await.ack().await.expect("an ack");
-    test.mailbox = fixture.reopen(test.mailbox.as_ref()).await.expect("the mailbox again");
+    test.reopen().await;
     test.send_with("4", of("a")).await;
     for body in ["2", "3", "4"] {
         let message = test.receive_one(100).await;
         assert_eq!(&message.body[..], body.as_bytes());
         message.ack().await.expect("an ack");
     }
-    Held
 }
 
-pub(super) async fn a_group_has_a_name_and_no_delays(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_group_has_a_name_and_no_delays(test: TestMailbox<'_>) {
     let send = |options: SendOptions| test.mailbox.send(b"a".to_vec(), options);
     assert_out_of_range(&send(of("")).await, "group");
     assert_out_of_range(&send(of(&"g".repeat(257))).await, "group");
     assert_out_of_range(&send(of("a").delay(test.units(1))).await, "delay");
     send(of(&"g".repeat(256))).await.expect("in range");
-    Held
 }
 
-pub(super) async fn a_rate_holds_for_the_whole_mailbox(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, rate_limits);
+pub(super) async fn a_rate_holds_for_the_whole_mailbox(test: TestMailbox<'_>) {
     configure(&test, SettingsChange::new().rate_limit(3, test.units(30))).await;
     for _ in 0..8 {
         test.send("a").await;
@@ -258,25 +207,18 @@ pub(super) async fn a_rate_holds_for_the_whole_mailbox(fixture: &dyn Fixture) ->
     assert_eq!(test.receive(10, 100).await.len(), 3, "another period");
     configure(&test, SettingsChange::new().no_rate_limit()).await;
     assert_eq!(test.receive(10, 100).await.len(), 2);
-    Held
 }
 
-pub(super) async fn the_end_of_a_period_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, rate_limits);
+pub(super) async fn the_end_of_a_period_wakes_a_receiver(test: TestMailbox<'_>) {
     configure(&test, SettingsChange::new().rate_limit(1, test.units(4))).await;
     test.send("1").await;
     test.send("2").await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["1"]);
     let waiting = test.waiting(1).await;
     assert_eq!(bodies(&test.woken(waiting).await.expect("a message")), ["2"]);
-    Held
 }
 
-pub(super) async fn a_rate_holds_for_each_group(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
-    needs!(test, rate_limits);
+pub(super) async fn a_rate_holds_for_each_group(test: TestMailbox<'_>) {
     configure(&test, SettingsChange::new().group_rate_limit(2, test.units(30))).await;
     send_three(&test).await;
     test.send_with("b", of("b")).await;
@@ -289,7 +231,6 @@ pub(super) async fn a_rate_holds_for_each_group(fixture: &dyn Fixture) -> CheckV
     assert_eq!(test.receive(10, 100).await.len(), 0);
     test.pass(31).await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["3"]);
-    Held
 }
 
 fn counted_for(key: &str) -> SendOptions {
@@ -306,9 +247,7 @@ async fn send_limited(test: &TestMailbox<'_>) {
     test.send("alone").await;
 }
 
-pub(super) async fn a_rate_holds_for_each_key_and_other_keys_go_on(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, rate_limits);
+pub(super) async fn a_rate_holds_for_each_key_and_other_keys_go_on(test: TestMailbox<'_>) {
     send_limited(&test).await;
     let first = test.receive(10, 100).await;
     assert_eq!(bodies(&first), ["1", "2", "b", "alone"], "messages of one key are received side by side");
@@ -321,14 +260,11 @@ pub(super) async fn a_rate_holds_for_each_key_and_other_keys_go_on(fixture: &dyn
     assert_eq!(test.receive(10, 100).await.len(), 0);
     test.pass(31).await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["5", "6"]);
-    Held
 }
 
 pub(super) async fn what_a_rate_delays_does_not_wait_longer_because_a_period_begins_late(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, rate_limits);
+    test: TestMailbox<'_>,
+) {
     configure(&test, SettingsChange::new().group_rate_limit(1, test.units(10))).await;
     for body in ["1", "2", "3", "4"] {
         test.send_with(body, counted_for("a")).await;
@@ -340,13 +276,9 @@ pub(super) async fn what_a_rate_delays_does_not_wait_longer_because_a_period_beg
         assert_eq!(bodies(&test.receive(10, 100).await), [body]);
         assert_eq!(test.receive(10, 100).await.len(), 0);
     }
-    Held
 }
 
-pub(super) async fn a_rate_key_counts_instead_of_the_group(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, groups);
-    needs!(test, rate_limits);
+pub(super) async fn a_rate_key_counts_instead_of_the_group(test: TestMailbox<'_>) {
     configure(&test, SettingsChange::new().group_rate_limit(1, test.units(30))).await;
     test.send_with("1", of("a").rate_key("shared")).await;
     test.send_with("2", of("b").rate_key("shared")).await;
@@ -354,24 +286,18 @@ pub(super) async fn a_rate_key_counts_instead_of_the_group(fixture: &dyn Fixture
     assert_eq!(bodies(&test.receive(10, 100).await), ["1", "3"]);
     test.pass(31).await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["2"]);
-    Held
 }
 
-pub(super) async fn the_end_of_a_period_wakes_a_receiver_for_its_key(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, rate_limits);
+pub(super) async fn the_end_of_a_period_wakes_a_receiver_for_its_key(test: TestMailbox<'_>) {
     configure(&test, SettingsChange::new().group_rate_limit(1, test.units(4))).await;
     test.send_with("1", counted_for("a")).await;
     test.send_with("2", counted_for("a")).await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["1"]);
     let waiting = test.waiting(1).await;
     assert_eq!(bodies(&test.woken(waiting).await.expect("a message")), ["2"]);
-    Held
 }
 
-pub(super) async fn a_rate_of_keys_that_is_removed_lets_all_go_on(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, rate_limits);
+pub(super) async fn a_rate_of_keys_that_is_removed_lets_all_go_on(test: TestMailbox<'_>) {
     send_limited(&test).await;
     assert_eq!(test.receive(10, 100).await.len(), 4);
     let waiting = test.waiting(1).await;
@@ -379,46 +305,35 @@ pub(super) async fn a_rate_of_keys_that_is_removed_lets_all_go_on(fixture: &dyn 
     let mut rest = bodies(&test.woken(waiting).await.expect("a message"));
     rest.extend(bodies(&test.receive(10, 100).await));
     assert_eq!(rest, ["3", "4", "5"]);
-    Held
 }
 
-pub(super) async fn the_rate_of_a_key_outlives_its_process(fixture: &dyn Fixture) -> CheckVerdict {
-    let mut test = TestMailbox::new(fixture).await;
-    needs!(test, rate_limits);
-    needs!(test, outlives_process);
+pub(super) async fn the_rate_of_a_key_outlives_its_process(mut test: TestMailbox<'_>) {
     send_limited(&test).await;
     assert_eq!(test.receive(10, 100).await.len(), 4);
-    test.mailbox = fixture.reopen(test.mailbox.as_ref()).await.expect("the mailbox again");
+    test.reopen().await;
     assert_eq!(test.receive(10, 100).await.len(), 0);
     test.pass(31).await;
     let messages = test.receive(10, 100).await;
     assert_eq!(bodies(&messages), ["3", "4"]);
     assert_eq!(messages[0].rate_key.as_deref(), Some("a"));
-    Held
 }
 
-pub(super) async fn what_is_redriven_keeps_its_rate_key(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, rate_limits);
+pub(super) async fn what_is_redriven_keeps_its_rate_key(test: TestMailbox<'_>) {
     test.send_with("a", counted_for("a")).await;
     test.receive_one(100).await.bury(failed()).await.expect("a bury");
     assert_eq!(test.mailbox.redrive(None).await.expect("a redrive"), 1);
     assert_eq!(test.receive_one(100).await.rate_key.as_deref(), Some("a"));
-    Held
 }
 
-pub(super) async fn a_rate_key_has_a_name(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_rate_key_has_a_name(test: TestMailbox<'_>) {
     let send = |options: SendOptions| test.mailbox.send(b"a".to_vec(), options);
     assert_out_of_range(&send(counted_for("")).await, "rate_key");
     assert_out_of_range(&send(counted_for(&"k".repeat(257))).await, "rate_key");
     // Unlike a group, a rate key has no order that a delay could hold up.
     send(counted_for(&"k".repeat(256)).delay(test.units(1))).await.expect("in range");
-    Held
 }
 
-pub(super) async fn a_rate_is_more_than_nothing(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_rate_is_more_than_nothing(test: TestMailbox<'_>) {
     for change in [
         SettingsChange::new().rate_limit(0, Duration::from_secs(1)),
         SettingsChange::new().rate_limit(1, Duration::ZERO),
@@ -426,14 +341,10 @@ pub(super) async fn a_rate_is_more_than_nothing(fixture: &dyn Fixture) -> CheckV
     ] {
         assert_out_of_range(&test.mailbox.configure(change).await, "rate_limit");
     }
-    Held
 }
 
-pub(super) async fn a_paused_mailbox_takes_messages_and_gives_none(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, pauses);
-    test.send("held").await;
-    let held = test.receive_one(100).await;
+pub(super) async fn a_paused_mailbox_takes_messages_and_gives_none(test: TestMailbox<'_>) {
+    let held = test.send_and_receive("held", 100).await;
     configure(&test, SettingsChange::new().pause()).await;
     test.send("a").await;
     assert_eq!(test.receive(10, 100).await.len(), 0);
@@ -442,46 +353,35 @@ pub(super) async fn a_paused_mailbox_takes_messages_and_gives_none(fixture: &dyn
     assert!(test.mailbox.settings().await.expect("settings").paused);
     configure(&test, SettingsChange::new().resume()).await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["a"]);
-    Held
 }
 
-pub(super) async fn a_resume_wakes_a_receiver(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    needs!(test, pauses);
+pub(super) async fn a_resume_wakes_a_receiver(test: TestMailbox<'_>) {
     configure(&test, SettingsChange::new().pause()).await;
     test.send("a").await;
     let waiting = test.waiting(1).await;
     configure(&test, SettingsChange::new().resume()).await;
     assert_eq!(bodies(&test.woken(waiting).await.expect("a message")), ["a"]);
-    Held
 }
 
-pub(super) async fn a_pause_outlives_its_process(fixture: &dyn Fixture) -> CheckVerdict {
-    let mut test = TestMailbox::new(fixture).await;
-    needs!(test, pauses);
-    needs!(test, outlives_process);
+pub(super) async fn a_pause_outlives_its_process(mut test: TestMailbox<'_>) {
     configure(&test, SettingsChange::new().pause()).await;
     test.send("a").await;
-    test.mailbox = fixture.reopen(test.mailbox.as_ref()).await.expect("the mailbox again");
+    test.reopen().await;
     assert_eq!(test.receive(10, 100).await.len(), 0);
     configure(&test, SettingsChange::new().resume()).await;
     assert_eq!(bodies(&test.receive(10, 100).await), ["a"]);
-    Held
 }
 
-pub(super) async fn a_dedup_key_is_remembered_for_as_long_as_asked(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_dedup_key_is_remembered_for_as_long_as_asked(test: TestMailbox<'_>) {
     let hour = Duration::from_hours(1);
-    super::needs_time!(fixture, hour * 25);
     let keyed = |time: Duration| SendOptions::new().dedup_key("k").dedup_for(time);
     let first = test.send_with("a", keyed(hour * 24)).await;
     test.send_with("short", SendOptions::new().dedup_key("s").dedup_for(test.units(1))).await;
-    fixture.pass(hour * 23).await;
+    test.fixture.pass(hour * 23).await;
     assert_eq!(test.send_with("b", keyed(hour)).await, first, "a day is not over");
     test.send_with("short again", SendOptions::new().dedup_key("s")).await;
-    fixture.pass(hour * 2).await;
+    test.fixture.pass(hour * 2).await;
     assert_ne!(test.send_with("c", keyed(hour)).await, first);
     test.assert_count([4, 0, 0, 0]).await;
     assert_out_of_range(&test.mailbox.send(b"a".to_vec(), keyed(Duration::ZERO)).await, "dedup_for");
-    Held
 }

@@ -11,8 +11,6 @@ use snakepit_mailbox::{
 };
 
 use super::test_mailbox::{TestMailbox, assert_expired, bodies};
-use super::{CheckVerdict, Held, needs_time};
-use crate::mailboxes::Fixture;
 
 /// Tries every operation that takes a receipt. All of them must be refused and change nothing.
 async fn assert_good_for_nothing(test: &TestMailbox<'_>, message: &Message) {
@@ -32,11 +30,9 @@ async fn assert_good_for_nothing(test: &TestMailbox<'_>, message: &Message) {
     assert_eq!(test.count().await, before, "an expired receipt has changed something");
 }
 
-pub(super) async fn m1_a_lapsed_receipt_is_refused_although_nobody_has_looked(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
+pub(super) async fn m1_a_lapsed_receipt_is_refused_although_nobody_has_looked(test: TestMailbox<'_>) {
     for attempt in 0..7 {
-        let test = TestMailbox::new(fixture).await;
+        let test = test.another().await;
         test.send_with("a", SendOptions::new().reply_to(test.mailbox.name())).await;
         let message = test.receive_one(1).await;
         let receipt = message.receipt.clone().expect("a receipt");
@@ -53,11 +49,9 @@ pub(super) async fn m1_a_lapsed_receipt_is_refused_although_nobody_has_looked(
         }
         test.assert_count([1, 0, 0, 0]).await;
     }
-    Held
 }
 
-pub(super) async fn m2_a_receive_never_waits_to_fill_its_batch(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn m2_a_receive_never_waits_to_fill_its_batch(test: TestMailbox<'_>) {
     test.send("a").await;
     test.send("b").await;
     let began = tokio::time::Instant::now();
@@ -68,11 +62,9 @@ pub(super) async fn m2_a_receive_never_waits_to_fill_its_batch(fixture: &dyn Fix
     let waiting = test.waiting(10).await;
     test.send("c").await;
     assert_eq!(bodies(&test.woken(waiting).await.expect("a message")), ["c"]);
-    Held
 }
 
-pub(super) async fn m3_a_closed_mailbox_takes_and_gives_nothing(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn m3_a_closed_mailbox_takes_and_gives_nothing(test: TestMailbox<'_>) {
     test.send("before").await;
     test.mailbox.close();
     assert!(test.mailbox.is_closed());
@@ -85,11 +77,10 @@ pub(super) async fn m3_a_closed_mailbox_takes_and_gives_nothing(fixture: &dyn Fi
     assert!(is_closed(test.mailbox.receive(ReceiveOptions::new().wait(test.long_wait())).await.err()));
     test.mailbox.close();
     test.assert_count([1, 0, 0, 0]).await;
-    Held
 }
 
-pub(super) async fn what_is_under_way_can_be_finished_after_a_close(fixture: &dyn Fixture) -> CheckVerdict {
-    let (test, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
+pub(super) async fn what_is_under_way_can_be_finished_after_a_close(test: TestMailbox<'_>) {
+    let answers = test.another().await;
     for body in ["ack", "nack", "extend", "bury", "reply"] {
         test.send_with(body, SendOptions::new().reply_to(answers.mailbox.name())).await;
     }
@@ -102,13 +93,10 @@ pub(super) async fn what_is_under_way_can_be_finished_after_a_close(fixture: &dy
     messages[4].reply("done").await.expect("it is answered");
     test.assert_count([1, 1, 0, 1]).await;
     answers.assert_count([1, 0, 0, 0]).await;
-    Held
 }
 
-pub(super) async fn a_reply_to_a_closed_mailbox_leaves_the_message_leased(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let (test, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
+pub(super) async fn a_reply_to_a_closed_mailbox_leaves_the_message_leased(test: TestMailbox<'_>) {
+    let answers = test.another().await;
     test.send_with("a", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let message = test.receive_one(50).await;
     answers.mailbox.close();
@@ -119,11 +107,9 @@ pub(super) async fn a_reply_to_a_closed_mailbox_leaves_the_message_leased(
         // Closing a shared mailbox closes it for one process only.
         assert!(test.mailbox.capabilities().shared.reason_against().is_none(), "it was closed for all");
     }
-    Held
 }
 
-pub(super) async fn m4_a_body_that_cannot_be_read_harms_no_neighbour(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn m4_a_body_that_cannot_be_read_harms_no_neighbour(test: TestMailbox<'_>) {
     let numbers: TypedMailbox<u32> = TypedMailbox::over(Arc::clone(&test.mailbox));
     numbers.send(&1, SendOptions::new()).await.expect("it is sent");
     test.send("no number").await;
@@ -142,28 +128,19 @@ pub(super) async fn m4_a_body_that_cannot_be_read_harms_no_neighbour(fixture: &d
         );
     }
     assert_eq!(&test.dead_letters().await[0].message.body[..], b"no number");
-    Held
 }
 
-pub(super) async fn m4_a_mailbox_that_nobody_touches_keeps_its_messages(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
+pub(super) async fn m4_a_mailbox_that_nobody_touches_keeps_its_messages(test: TestMailbox<'_>) {
     let days = Duration::from_hours(24 * 8);
-    needs_time!(fixture, days);
-    let test = TestMailbox::new(fixture).await;
     test.send("dead").await;
     test.receive_one(1).await.bury(DeadReason::Failed { error: "no".into() }).await.expect("it is buried");
     test.send("alive").await;
-    fixture.pass(days).await;
+    test.fixture.pass(days).await;
     test.assert_count([1, 0, 0, 1]).await;
     assert_eq!(bodies(&test.receive(10, 10).await), ["alive"]);
-    Held
 }
 
-pub(super) async fn a_typed_receive_goes_on_behind_what_cannot_be_read(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_typed_receive_goes_on_behind_what_cannot_be_read(test: TestMailbox<'_>) {
     let numbers: TypedMailbox<u32> = TypedMailbox::over(Arc::clone(&test.mailbox));
     for _ in 0..3 {
         test.send("no number").await;
@@ -174,13 +151,10 @@ pub(super) async fn a_typed_receive_goes_on_behind_what_cannot_be_read(
     test.assert_count([0, 1, 0, 3]).await;
     test.send("no number").await;
     assert_eq!(numbers.receive(ReceiveOptions::new()).await.expect("it can be received").len(), 0);
-    Held
 }
 
-pub(super) async fn m5_a_message_that_kills_its_receivers_ends_as_a_dead_letter(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 3).await;
+pub(super) async fn m5_a_message_that_kills_its_receivers_ends_as_a_dead_letter(test: TestMailbox<'_>) {
+    let test = test.limited(3).await;
     let poison = test.send("poison").await;
     for delivery in 1..=3 {
         // The consumer crashes: it neither acks nor nacks.
@@ -194,13 +168,10 @@ pub(super) async fn m5_a_message_that_kills_its_receivers_ends_as_a_dead_letter(
     let letter = test.dead_letter().await;
     assert_eq!((letter.message.id, letter.reason), (poison, DeadReason::Deliveries));
     assert_eq!(letter.message.delivery_count, 3);
-    Held
 }
 
-pub(super) async fn m6_a_message_is_moved_to_the_dead_letters_not_copied(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 2).await;
+pub(super) async fn m6_a_message_is_moved_to_the_dead_letters_not_copied(test: TestMailbox<'_>) {
+    let test = test.limited(2).await;
     let buried = test.send("buried").await;
     let message = test.receive_one(1).await;
     message.bury(DeadReason::Failed { error: "no".into() }).await.expect("it is buried");
@@ -220,11 +191,9 @@ pub(super) async fn m6_a_message_is_moved_to_the_dead_letters_not_copied(
     assert_good_for_nothing(&test, &last).await;
     assert_eq!(test.dead_letter().await.message.id, exhausted);
     test.assert_count([0, 0, 0, 1]).await;
-    Held
 }
 
-pub(super) async fn an_older_receipt_is_good_for_nothing(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn an_older_receipt_is_good_for_nothing(test: TestMailbox<'_>) {
     test.send_with("a", SendOptions::new().reply_to(test.mailbox.name())).await;
     let lapsed = test.receive_one(1).await;
     test.pass(1).await;
@@ -236,11 +205,10 @@ pub(super) async fn an_older_receipt_is_good_for_nothing(fixture: &dyn Fixture) 
     assert_good_for_nothing(&test, &given_back).await;
     latest.ack().await.expect("the latest receipt holds");
     assert_good_for_nothing(&test, &latest).await;
-    Held
 }
 
-pub(super) async fn a_receipt_is_never_given_out_twice(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 100).await;
+pub(super) async fn a_receipt_is_never_given_out_twice(test: TestMailbox<'_>) {
+    let test = test.limited(100).await;
     let mut seen = HashSet::new();
     for round in 0..10 {
         test.send("a").await;
@@ -260,11 +228,10 @@ pub(super) async fn a_receipt_is_never_given_out_twice(fixture: &dyn Fixture) ->
             _ => {}
         }
     }
-    Held
 }
 
-pub(super) async fn a_receipt_of_another_mailbox_is_good_for_nothing(fixture: &dyn Fixture) -> CheckVerdict {
-    let (one, other) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
+pub(super) async fn a_receipt_of_another_mailbox_is_good_for_nothing(one: TestMailbox<'_>) {
+    let other = one.another().await;
     one.send("a").await;
     other.send("b").await;
     let (message, foreign) = (one.receive_one(50).await, other.receive_one(50).await);
@@ -272,13 +239,10 @@ pub(super) async fn a_receipt_of_another_mailbox_is_good_for_nothing(fixture: &d
     assert_good_for_nothing(&other, &message).await;
     message.ack().await.expect("an ack");
     foreign.ack().await.expect("an ack");
-    Held
 }
 
-pub(super) async fn a_receipt_that_was_made_up_is_good_for_nothing(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    test.send("a").await;
-    let message = test.receive_one(50).await;
+pub(super) async fn a_receipt_that_was_made_up_is_good_for_nothing(test: TestMailbox<'_>) {
+    let message = test.send_and_receive("a", 50).await;
     let real = message.receipt.clone().expect("a receipt").to_string();
     let texts =
         ["", ".", "0.0", "1.1", "nonsense", "18446744073709551615.18446744073709551615", "-1.-1", "'; --"];
@@ -288,5 +252,4 @@ pub(super) async fn a_receipt_that_was_made_up_is_good_for_nothing(fixture: &dyn
         assert_expired(&test.mailbox.ack(&Receipt::from(text.as_str())).await);
     }
     message.ack().await.expect("the real one holds");
-    Held
 }

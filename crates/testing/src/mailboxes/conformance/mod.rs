@@ -1,4 +1,4 @@
-//! The checks that every backend must pass, by name. Each opens a fresh mailbox and panics if it does not hold.
+//! The checks that every backend must pass, by name. Each gets a fresh mailbox and panics if it does not hold.
 
 mod attempts;
 mod delivery_limits;
@@ -14,20 +14,23 @@ mod test_mailbox;
 mod waiting;
 
 use std::fmt;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
 pub use crate::adapters::CheckVerdict;
 
 use super::Fixture;
-use CheckVerdict::Held;
+use test_mailbox::TestMailbox;
 
 /// A named check.
 #[derive(Clone, Copy)]
 pub struct MailboxCheck {
     /// The sentence that must hold.
     pub name: &'static str,
-    check: fn(&dyn Fixture) -> BoxFuture<'_, CheckVerdict>,
+    /// Returns why the check does not apply to this mailbox.
+    skipped: fn(&TestMailbox<'_>) -> Option<String>,
+    check: fn(TestMailbox<'_>) -> BoxFuture<'_, ()>,
 }
 
 impl fmt::Debug for MailboxCheck {
@@ -37,9 +40,14 @@ impl fmt::Debug for MailboxCheck {
 }
 
 impl MailboxCheck {
-    /// Runs the check, and panics if it does not hold.
+    /// Runs the check with a fresh mailbox, and panics if it does not hold.
     pub async fn run(&self, fixture: &dyn Fixture) -> CheckVerdict {
-        (self.check)(fixture).await
+        let test = TestMailbox::new(fixture).await;
+        if let Some(reason) = (self.skipped)(&test) {
+            return CheckVerdict::Skipped(reason);
+        }
+        (self.check)(test).await;
+        CheckVerdict::Held
     }
 }
 
@@ -51,32 +59,30 @@ pub fn run(name: &str, fixture: &dyn Fixture) {
     }
 }
 
-/// Skips a check if the backend lacks the capability.
-macro_rules! needs {
-    ($test:expr, $capability:ident) => {
-        if let Some(reason) = $test.mailbox.capabilities().$capability.reason_against() {
-            return super::CheckVerdict::Skipped(format!("{}: {reason}", stringify!($capability)));
-        }
-    };
-}
-use needs;
-
-/// Skips a check if the fixture cannot let this much time pass.
-macro_rules! needs_time {
-    ($fixture:expr, $time:expr) => {
-        if $fixture.patience() < $time {
-            return super::CheckVerdict::Skipped(format!("{:?} is too long to wait", $time));
-        }
-    };
-}
-use needs_time;
-
-/// Makes the list of checks, and the macro that turns it into tests.
+/// Makes the list of checks, and the macro that turns it into tests. A check may need capabilities of the backend, in
+/// parentheses, and a fixture that can let this much time pass, in brackets.
 macro_rules! checks {
-    ($dollar:tt $($module:ident: [$($name:ident)*])*) => {
+    ($dollar:tt $($module:ident: [$($name:ident $(($($capability:ident)*))? $([$time:expr])?)*])*) => {
         /// All checks.
         pub const CHECKS: &[MailboxCheck] = &[$($(
-            MailboxCheck { name: stringify!($name), check: |fixture| Box::pin($module::$name(fixture)) },
+            MailboxCheck {
+                name: stringify!($name),
+                skipped: |_test| {
+                    $($(
+                        let support = _test.mailbox.capabilities().$capability;
+                        if let Some(reason) = support.reason_against() {
+                            return Some(format!("{}: {reason}", stringify!($capability)));
+                        }
+                    )*)?
+                    $(
+                        if _test.fixture.patience() < $time {
+                            return Some(format!("{:?} is too long to wait", $time));
+                        }
+                    )?
+                    None
+                },
+                check: |test| Box::pin($module::$name(test)),
+            },
         )*)*];
 
         /// Defines a test for each check, with the fixture that the expression makes.
@@ -125,12 +131,12 @@ checks! { $
         a_reply_has_the_id_the_attributes_and_the_trace_of_its_request
         a_result_is_kept_for_its_time_and_read_by_its_id
         a_result_is_kept_for_more_than_nothing_and_up_to_366_days
-        a_result_is_kept_for_days
+        a_result_is_kept_for_days[Duration::from_hours(24 * 5)]
         a_reply_wakes_who_waits_for_the_result
         each_of_many_requests_gets_its_own_answer
         a_request_that_nobody_answers_ends_in_time
         a_request_that_is_dropped_harms_nobody
-        results_outlive_their_process
+        results_outlive_their_process(outlives_process)
     ]
     settings: [
         a_message_is_delivered_five_times_unless_somebody_says_otherwise
@@ -141,7 +147,7 @@ checks! { $
         a_limit_that_is_raised_holds_for_what_is_held
         what_died_before_a_limit_is_raised_stays_dead
         a_limit_is_at_least_one_delivery
-        settings_outlive_their_process
+        settings_outlive_their_process(outlives_process)
     ]
     attempts: [
         each_attempt_is_remembered
@@ -189,47 +195,47 @@ checks! { $
         a_redrive_lets_it_live_for_its_time_again
         a_dedup_key_is_taken_once
         a_dedup_key_counts_within_a_batch
-        a_dedup_key_is_forgotten_after_five_minutes
+        a_dedup_key_is_forgotten_after_five_minutes[Duration::from_mins(5)]
     ]
     delivery_limits: [
-        messages_of_a_group_come_one_at_a_time_and_in_order
-        other_groups_go_on
-        a_batch_takes_one_of_each_group
-        a_nack_keeps_its_group_waiting
-        a_release_keeps_the_order_of_a_group
-        a_lapse_keeps_the_order_of_a_group
-        a_dead_letter_lets_its_group_go_on
-        what_dies_of_age_lets_its_group_go_on
-        looking_sees_who_follows_the_dying_first_of_a_group
-        a_message_behind_its_group_dies_of_age
-        what_is_redriven_goes_behind_its_group
-        an_ack_wakes_a_receiver_for_the_next_of_its_group
-        a_purge_forgets_groups
-        the_order_of_a_group_outlives_its_process
+        messages_of_a_group_come_one_at_a_time_and_in_order(groups)
+        other_groups_go_on(groups)
+        a_batch_takes_one_of_each_group(groups)
+        a_nack_keeps_its_group_waiting(groups)
+        a_release_keeps_the_order_of_a_group(groups)
+        a_lapse_keeps_the_order_of_a_group(groups)
+        a_dead_letter_lets_its_group_go_on(groups)
+        what_dies_of_age_lets_its_group_go_on(groups)
+        looking_sees_who_follows_the_dying_first_of_a_group(groups)
+        a_message_behind_its_group_dies_of_age(groups)
+        what_is_redriven_goes_behind_its_group(groups)
+        an_ack_wakes_a_receiver_for_the_next_of_its_group(groups)
+        a_purge_forgets_groups(groups)
+        the_order_of_a_group_outlives_its_process(groups outlives_process)
         a_group_has_a_name_and_no_delays
-        a_rate_holds_for_the_whole_mailbox
-        the_end_of_a_period_wakes_a_receiver
-        a_rate_holds_for_each_group
-        a_rate_holds_for_each_key_and_other_keys_go_on
-        what_a_rate_delays_does_not_wait_longer_because_a_period_begins_late
-        a_rate_key_counts_instead_of_the_group
-        the_end_of_a_period_wakes_a_receiver_for_its_key
-        a_rate_of_keys_that_is_removed_lets_all_go_on
-        the_rate_of_a_key_outlives_its_process
-        what_is_redriven_keeps_its_rate_key
+        a_rate_holds_for_the_whole_mailbox(rate_limits)
+        the_end_of_a_period_wakes_a_receiver(rate_limits)
+        a_rate_holds_for_each_group(groups rate_limits)
+        a_rate_holds_for_each_key_and_other_keys_go_on(rate_limits)
+        what_a_rate_delays_does_not_wait_longer_because_a_period_begins_late(rate_limits)
+        a_rate_key_counts_instead_of_the_group(groups rate_limits)
+        the_end_of_a_period_wakes_a_receiver_for_its_key(rate_limits)
+        a_rate_of_keys_that_is_removed_lets_all_go_on(rate_limits)
+        the_rate_of_a_key_outlives_its_process(rate_limits outlives_process)
+        what_is_redriven_keeps_its_rate_key(rate_limits)
         a_rate_key_has_a_name
         a_rate_is_more_than_nothing
-        a_paused_mailbox_takes_messages_and_gives_none
-        a_resume_wakes_a_receiver
-        a_pause_outlives_its_process
-        a_dedup_key_is_remembered_for_as_long_as_asked
+        a_paused_mailbox_takes_messages_and_gives_none(pauses)
+        a_resume_wakes_a_receiver(pauses)
+        a_pause_outlives_its_process(pauses outlives_process)
+        a_dedup_key_is_remembered_for_as_long_as_asked[Duration::from_hours(25)]
     ]
     order: [
-        first_deliveries_come_in_the_order_of_their_sends
-        higher_priorities_come_first
-        what_comes_back_keeps_its_place
-        what_was_delayed_takes_its_place_by_its_send
-        what_is_redriven_comes_last
+        first_deliveries_come_in_the_order_of_their_sends(ordered)
+        higher_priorities_come_first(priorities)
+        what_comes_back_keeps_its_place(ordered)
+        what_was_delayed_takes_its_place_by_its_send(ordered)
+        what_is_redriven_comes_last(ordered)
     ]
     leases: [
         m1_a_lapsed_receipt_is_refused_although_nobody_has_looked
@@ -238,7 +244,7 @@ checks! { $
         what_is_under_way_can_be_finished_after_a_close
         a_reply_to_a_closed_mailbox_leaves_the_message_leased
         m4_a_body_that_cannot_be_read_harms_no_neighbour
-        m4_a_mailbox_that_nobody_touches_keeps_its_messages
+        m4_a_mailbox_that_nobody_touches_keeps_its_messages[Duration::from_hours(24 * 8)]
         a_typed_receive_goes_on_behind_what_cannot_be_read
         m5_a_message_that_kills_its_receivers_ends_as_a_dead_letter
         m6_a_message_is_moved_to_the_dead_letters_not_copied
@@ -264,9 +270,9 @@ checks! { $
         a_receiver_that_goes_away_takes_no_wake_up_along
     ]
     reopening: [
-        messages_outlive_their_process
-        leases_outlive_their_process
-        dead_letters_outlive_their_process
-        what_was_done_stays_done
+        messages_outlive_their_process(outlives_process)
+        leases_outlive_their_process(outlives_process)
+        dead_letters_outlive_their_process(outlives_process)
+        what_was_done_stays_done(outlives_process)
     ]
 }

@@ -7,11 +7,8 @@ use snakepit_mailbox::{
 };
 
 use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range, bodies};
-use super::{CheckVerdict, Held};
-use crate::mailboxes::Fixture;
 
-pub(super) async fn a_message_is_received_as_it_was_sent(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_message_is_received_as_it_was_sent(test: TestMailbox<'_>) {
     let before = BootClock.wall() - Duration::from_secs(2);
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let options = SendOptions::new().reply_to("answers").priority(3).attribute("color", "blue").trace(trace);
@@ -26,29 +23,23 @@ pub(super) async fn a_message_is_received_as_it_was_sent(fixture: &dyn Fixture) 
     assert_eq!(message.mailbox.name(), test.mailbox.name());
     let after = BootClock.wall() + Duration::from_secs(2);
     assert!((before..after).contains(&message.enqueued_at), "{:?}", message.enqueued_at);
-    Held
 }
 
-pub(super) async fn a_body_can_be_any_bytes(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_body_can_be_any_bytes(test: TestMailbox<'_>) {
     let sent = [Vec::new(), vec![0], (0..=255).collect(), vec![0xff; 1 << 20]];
     for body in sent.clone() {
         test.mailbox.send(body, SendOptions::new()).await.expect("it is sent");
     }
     let received = test.receive(10, 10).await;
     assert!(received.iter().map(|message| &message.body[..]).eq(sent.iter().map(|body| &body[..])));
-    Held
 }
 
-pub(super) async fn an_empty_mailbox_gives_nothing_at_once(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn an_empty_mailbox_gives_nothing_at_once(test: TestMailbox<'_>) {
     assert_eq!(test.receive(10, 10).await.len(), 0);
     test.assert_count([0, 0, 0, 0]).await;
-    Held
 }
 
-pub(super) async fn ids_are_never_the_same(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn ids_are_never_the_same(test: TestMailbox<'_>) {
     let mut ids = std::collections::HashSet::new();
     for _ in 0..50 {
         assert!(ids.insert(test.send("the same").await));
@@ -59,44 +50,32 @@ pub(super) async fn ids_are_never_the_same(fixture: &dyn Fixture) -> CheckVerdic
     }
     assert_eq!(test.mailbox.purge().await.expect("a purge"), 100);
     assert!(ids.insert(test.send("the same").await));
-    Held
 }
 
-pub(super) async fn several_are_sent_in_one_step_and_in_order(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn several_are_sent_in_one_step_and_in_order(test: TestMailbox<'_>) {
     let batch = ["a", "b", "c"].map(|body| (body.as_bytes().to_vec(), SendOptions::new()));
     let ids = test.mailbox.send_all(batch.into()).await.expect("they are sent");
     let received = test.receive(10, 10).await;
     assert!(received.iter().map(|message| message.id).eq(ids));
     assert_eq!(bodies(&received), ["a", "b", "c"]);
     assert!(test.mailbox.send_all(Vec::new()).await.expect("nothing to send").is_empty());
-    Held
 }
 
-pub(super) async fn several_are_sent_or_none(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn several_are_sent_or_none(test: TestMailbox<'_>) {
     let bad = SendOptions::new().delay(Duration::from_hours(367 * 24));
     let batch = vec![(b"a".to_vec(), SendOptions::new()), (b"b".to_vec(), bad)];
     assert_out_of_range(&test.mailbox.send_all(batch).await, "delay");
     test.assert_count([0, 0, 0, 0]).await;
-    Held
 }
 
-pub(super) async fn a_receive_takes_no_more_than_it_asked_for(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    for body in ["a", "b", "c", "d"] {
-        test.send(body).await;
-    }
+pub(super) async fn a_receive_takes_no_more_than_it_asked_for(test: TestMailbox<'_>) {
+    test.send_each(["a", "b", "c", "d"]).await;
     assert_eq!(bodies(&test.receive(3, 10).await), ["a", "b", "c"]);
     test.assert_count([1, 3, 0, 0]).await;
-    Held
 }
 
-pub(super) async fn acks_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    for body in ["a", "b", "c"] {
-        test.send(body).await;
-    }
+pub(super) async fn acks_of_several_leave_out_what_expired(test: TestMailbox<'_>) {
+    test.send_each(["a", "b", "c"]).await;
     let messages = test.receive(10, 10).await;
     let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
     messages[1].ack().await.expect("an ack");
@@ -104,28 +83,20 @@ pub(super) async fn acks_of_several_leave_out_what_expired(fixture: &dyn Fixture
     assert_eq!(test.mailbox.ack_all(&receipts).await.expect("acks"), 0);
     assert_eq!(test.mailbox.ack_all(&[]).await.expect("acks"), 0);
     test.assert_count([0, 0, 0, 0]).await;
-    Held
 }
 
-pub(super) async fn nacks_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    for body in ["a", "b", "c"] {
-        test.send(body).await;
-    }
+pub(super) async fn nacks_of_several_leave_out_what_expired(test: TestMailbox<'_>) {
+    test.send_each(["a", "b", "c"]).await;
     let messages = test.receive(10, 10).await;
     let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
     messages[0].ack().await.expect("an ack");
     assert_eq!(test.mailbox.nack_all(&receipts, NackOptions::new()).await.expect("nacks"), 2);
     assert_eq!(bodies(&test.receive(10, 10).await), ["b", "c"]);
     assert_eq!(test.mailbox.nack_all(&receipts, NackOptions::new()).await.expect("nacks"), 0);
-    Held
 }
 
-pub(super) async fn releases_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    for body in ["a", "b", "c"] {
-        test.send(body).await;
-    }
+pub(super) async fn releases_of_several_leave_out_what_expired(test: TestMailbox<'_>) {
+    test.send_each(["a", "b", "c"]).await;
     let messages = test.receive(10, 10).await;
     let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
     messages[0].ack().await.expect("an ack");
@@ -133,45 +104,33 @@ pub(super) async fn releases_of_several_leave_out_what_expired(fixture: &dyn Fix
     assert_eq!(test.mailbox.release(&receipts).await.expect("releases"), 0);
     assert_eq!(bodies(&test.receive(10, 10).await), ["b", "c"]);
     assert_eq!(test.mailbox.release(&receipts).await.expect("releases"), 0);
-    Held
 }
 
-pub(super) async fn an_extended_lease_lasts_longer(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    test.send("a").await;
-    let message = test.receive_one(4).await;
+pub(super) async fn an_extended_lease_lasts_longer(test: TestMailbox<'_>) {
+    let message = test.send_and_receive("a", 4).await;
     message.extend(test.units(20)).await.expect("it is extended");
     test.pass(5).await;
     assert_eq!(test.receive(10, 10).await.len(), 0);
     message.ack().await.expect("the lease holds");
-    Held
 }
 
-pub(super) async fn an_extended_lease_ends_too(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    test.send("a").await;
-    let message = test.receive_one(10).await;
+pub(super) async fn an_extended_lease_ends_too(test: TestMailbox<'_>) {
+    let message = test.send_and_receive("a", 10).await;
     message.extend(test.units(12)).await.expect("it is extended");
     test.pass(12).await;
     assert_expired(&message.ack().await);
     assert_eq!(test.receive_one(10).await.delivery_count, 2);
-    Held
 }
 
-pub(super) async fn an_extension_never_shortens_a_lease(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    test.send("a").await;
-    let message = test.receive_one(20).await;
+pub(super) async fn an_extension_never_shortens_a_lease(test: TestMailbox<'_>) {
+    let message = test.send_and_receive("a", 20).await;
     message.extend(test.units(1)).await.expect("it is extended");
     test.pass(2).await;
     message.ack().await.expect("the lease holds");
-    Held
 }
 
-pub(super) async fn an_exact_extension_may_shorten_a_lease(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    test.send("a").await;
-    let message = test.receive_one(30).await;
+pub(super) async fn an_exact_extension_may_shorten_a_lease(test: TestMailbox<'_>) {
+    let message = test.send_and_receive("a", 30).await;
     let receipt = message.receipt.clone().expect("a receipt");
     test.mailbox.extend(&receipt, test.units(2), LeaseExtension::Exactly).await.expect("it is shortened");
     test.pass(2).await;
@@ -180,14 +139,10 @@ pub(super) async fn an_exact_extension_may_shorten_a_lease(fixture: &dyn Fixture
     let receipt = again.receipt.clone().expect("a receipt");
     test.mailbox.extend(&receipt, Duration::ZERO, LeaseExtension::Exactly).await.expect("it is ended");
     assert_eq!(test.receive_one(30).await.delivery_count, 3);
-    Held
 }
 
-pub(super) async fn peek_shows_what_comes_next_and_leases_nothing(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    for body in ["a", "b", "c"] {
-        test.send(body).await;
-    }
+pub(super) async fn peek_shows_what_comes_next_and_leases_nothing(test: TestMailbox<'_>) {
+    test.send_each(["a", "b", "c"]).await;
     test.send_with("later", SendOptions::new().delay(test.units(50))).await;
     let leased = test.receive(1, 50).await;
     let seen = test.mailbox.peek(10).await.expect("a look");
@@ -200,14 +155,10 @@ pub(super) async fn peek_shows_what_comes_next_and_leases_nothing(fixture: &dyn 
     assert_eq!(bodies(&seen), ["a", "b", "c"]);
     assert_eq!(seen[0].delivery_count, 1);
     test.assert_count([3, 0, 1, 0]).await;
-    Held
 }
 
-pub(super) async fn a_purge_removes_all_but_the_dead(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    for body in ["dead", "leased", "visible"] {
-        test.send(body).await;
-    }
+pub(super) async fn a_purge_removes_all_but_the_dead(test: TestMailbox<'_>) {
+    test.send_each(["dead", "leased", "visible"]).await;
     test.send_with("delayed", SendOptions::new().delay(test.units(3))).await;
     let messages = test.receive(2, 50).await;
     messages[0].bury(DeadReason::Failed { error: "no".into() }).await.expect("it is buried");
@@ -217,14 +168,10 @@ pub(super) async fn a_purge_removes_all_but_the_dead(fixture: &dyn Fixture) -> C
     test.send("new").await;
     test.pass(4).await;
     assert_eq!(bodies(&test.receive(10, 10).await), ["new"]);
-    Held
 }
 
-pub(super) async fn dead_letters_are_listed_by_their_age(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    for body in ["a", "b", "c"] {
-        test.send(body).await;
-    }
+pub(super) async fn dead_letters_are_listed_by_their_age(test: TestMailbox<'_>) {
+    test.send_each(["a", "b", "c"]).await;
     let messages = test.receive(10, 50).await;
     for index in [1, 2, 0] {
         let reason = DeadReason::Failed { error: format!("number {index}") };
@@ -238,11 +185,9 @@ pub(super) async fn dead_letters_are_listed_by_their_age(fixture: &dyn Fixture) 
     assert_eq!(test.mailbox.dead_letters(2).await.expect("a list").len(), 2);
     assert_eq!(test.mailbox.purge_dead_letters().await.expect("a purge"), 3);
     test.assert_count([0, 0, 0, 0]).await;
-    Held
 }
 
-pub(super) async fn redrive_puts_back_the_chosen_ones(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn redrive_puts_back_the_chosen_ones(test: TestMailbox<'_>) {
     let (first, second) = (test.send("a").await, test.send("b").await);
     for message in test.receive(10, 50).await {
         message.bury(DeadReason::Failed { error: "no".into() }).await.expect("it is buried");
@@ -255,23 +200,17 @@ pub(super) async fn redrive_puts_back_the_chosen_ones(fixture: &dyn Fixture) -> 
     assert_eq!(test.mailbox.redrive(Some(&[])).await.expect("a redrive"), 0);
     assert_eq!(test.mailbox.redrive(None).await.expect("a redrive"), 1);
     assert_eq!(test.receive_one(50).await.id, first);
-    Held
 }
 
-pub(super) async fn a_receipt_can_be_carried_as_a_text(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    test.send("a").await;
-    let receipt = test.receive_one(50).await.receipt.expect("a receipt");
+pub(super) async fn a_receipt_can_be_carried_as_a_text(test: TestMailbox<'_>) {
+    let receipt = test.send_and_receive("a", 50).await.receipt.expect("a receipt");
     let carried = Receipt::from(receipt.to_string().as_str());
     assert_eq!(carried, receipt);
     test.mailbox.ack(&carried).await.expect("an ack");
-    Held
 }
 
-pub(super) async fn a_healthy_mailbox_says_so(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_healthy_mailbox_says_so(test: TestMailbox<'_>) {
     test.mailbox.health().await.expect("it works");
     assert!(!test.mailbox.is_closed());
     assert_eq!(test.mailbox.receive(ReceiveOptions::new()).await.expect("it works").len(), 0);
-    Held
 }

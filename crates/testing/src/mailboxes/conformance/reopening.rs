@@ -6,18 +6,8 @@ use std::time::Duration;
 use snakepit_mailbox::{DeadReason, SendOptions};
 
 use super::test_mailbox::{TestMailbox, assert_expired, bodies};
-use super::{CheckVerdict, Held, needs};
-use crate::mailboxes::Fixture;
 
-impl TestMailbox<'_> {
-    async fn reopen(&mut self) {
-        self.mailbox = self.fixture.reopen(self.mailbox.as_ref()).await.expect("the mailbox again");
-    }
-}
-
-pub(super) async fn messages_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
-    let mut test = TestMailbox::new(fixture).await;
-    needs!(test, outlives_process);
+pub(super) async fn messages_outlive_their_process(mut test: TestMailbox<'_>) {
     let options =
         SendOptions::new().priority(4).attribute("k", "v").reply_to("r").trace("t").dedup_key("key");
     let id = test.send_with("a", options.clone()).await;
@@ -35,12 +25,10 @@ pub(super) async fn messages_outlive_their_process(fixture: &dyn Fixture) -> Che
     assert_eq!(message.attributes.get("k").map(String::as_str), Some("v"));
     test.pass(5).await;
     test.assert_count([1, 1, 0, 1]).await;
-    Held
 }
 
-pub(super) async fn leases_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
-    let mut test = TestMailbox::limited(fixture, 2).await;
-    needs!(test, outlives_process);
+pub(super) async fn leases_outlive_their_process(test: TestMailbox<'_>) {
+    let mut test = test.limited(2).await;
     test.send("kept").await;
     test.send("lapsed").await;
     let kept = test.receive(1, 100).await.remove(0).receipt.expect("a receipt");
@@ -55,12 +43,9 @@ pub(super) async fn leases_outlive_their_process(fixture: &dyn Fixture) -> Check
     assert_ne!(again.receipt.as_ref(), Some(&lapsed));
     again.nack(Duration::ZERO).await.expect("a nack");
     test.assert_count([0, 0, 0, 1]).await;
-    Held
 }
 
-pub(super) async fn dead_letters_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
-    let mut test = TestMailbox::new(fixture).await;
-    needs!(test, outlives_process);
+pub(super) async fn dead_letters_outlive_their_process(mut test: TestMailbox<'_>) {
     let id = test.send("a").await;
     let reason = DeadReason::Undecodable { error: "no number".into() };
     test.receive_one(50).await.bury(reason.clone()).await.expect("it is buried");
@@ -70,12 +55,9 @@ pub(super) async fn dead_letters_outlive_their_process(fixture: &dyn Fixture) ->
     assert_eq!(test.mailbox.redrive(None).await.expect("a redrive"), 1);
     test.reopen().await;
     assert_eq!(test.receive_one(50).await.id, id);
-    Held
 }
 
-pub(super) async fn what_was_done_stays_done(fixture: &dyn Fixture) -> CheckVerdict {
-    let mut test = TestMailbox::new(fixture).await;
-    needs!(test, outlives_process);
+pub(super) async fn what_was_done_stays_done(mut test: TestMailbox<'_>) {
     for body in ["acked", "purged"] {
         test.send(body).await;
         let message = test.receive_one(2).await;
@@ -88,5 +70,4 @@ pub(super) async fn what_was_done_stays_done(fixture: &dyn Fixture) -> CheckVerd
     test.send("new").await;
     assert_eq!(first.name(), test.mailbox.name());
     assert_eq!(bodies(&test.receive(10, 50).await), ["new"]);
-    Held
 }

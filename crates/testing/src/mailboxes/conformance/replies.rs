@@ -1,18 +1,19 @@
 //! Checks of replies: a message that names a mailbox is answered there, and the answer acknowledges it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use snakepit_mailbox::{
     DeadLetterPolicy, ERROR_ATTRIBUTE, MailboxError, MessageId, ReceiveOptions, Reply, RequestOptions,
     SendOptions,
 };
+use tokio::task::JoinHandle;
 
 use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range};
-use super::{CheckVerdict, Held, needs, needs_time};
-use crate::mailboxes::fixture::{Fixture, fresh_name};
+use crate::mailboxes::fixture::fresh_name;
 
-pub(super) async fn a_reply_arrives_and_acknowledges(fixture: &dyn Fixture) -> CheckVerdict {
-    let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
+pub(super) async fn a_reply_arrives_and_acknowledges(questions: TestMailbox<'_>) {
+    let answers = questions.another().await;
     questions.send_with("6 * 7", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let question = questions.receive_one(50).await;
     let id = question.reply(&42).await.expect("it is answered");
@@ -21,70 +22,59 @@ pub(super) async fn a_reply_arrives_and_acknowledges(fixture: &dyn Fixture) -> C
     questions.assert_count([0, 0, 0, 0]).await;
     assert_expired(&question.reply(&43).await);
     answers.assert_count([0, 1, 0, 0]).await;
-    Held
 }
 
-pub(super) async fn a_mailbox_can_reply_to_itself(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_mailbox_can_reply_to_itself(test: TestMailbox<'_>) {
     test.send_with("again", SendOptions::new().reply_to(test.mailbox.name())).await;
     test.receive_one(50).await.reply("and again").await.expect("it is answered");
     assert_eq!(test.receive_one(50).await.read::<String>().expect("a text"), "and again");
     test.assert_count([0, 1, 0, 0]).await;
-    Held
 }
 
-pub(super) async fn without_a_name_there_is_no_reply(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    test.send("a").await;
-    let message = test.receive_one(50).await;
+pub(super) async fn without_a_name_there_is_no_reply(test: TestMailbox<'_>) {
+    let message = test.send_and_receive("a", 50).await;
     let outcome = message.reply(&1).await;
     assert!(matches!(outcome, Err(MailboxError::NoReplyTo)), "{outcome:?}");
     message.ack().await.expect("it is still leased");
-    Held
 }
 
-pub(super) async fn a_reply_to_a_mailbox_that_nobody_has_opened_waits_there(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_reply_to_a_mailbox_that_nobody_has_opened_waits_there(test: TestMailbox<'_>) {
     let name = fresh_name();
     test.send_with("a", SendOptions::new().reply_to(&name)).await;
     test.receive_one(50).await.reply(&42).await.expect("it is answered");
     test.assert_count([0, 0, 0, 0]).await;
-    let answers = fixture.open(&name, DeadLetterPolicy::new()).await.expect("the mailbox of the replies");
+    let answers =
+        test.fixture.open(&name, DeadLetterPolicy::new()).await.expect("the mailbox of the replies");
     let received = answers.receive(ReceiveOptions::new()).await.expect("it can be received");
     assert_eq!(received.len(), 1, "the reply waits");
     assert_eq!(received[0].read::<i32>().expect("a number"), 42);
-    Held
 }
 
-pub(super) async fn a_reply_with_an_expired_receipt_sends_nothing(fixture: &dyn Fixture) -> CheckVerdict {
-    let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
+pub(super) async fn a_reply_with_an_expired_receipt_sends_nothing(questions: TestMailbox<'_>) {
+    let answers = questions.another().await;
     questions.send_with("a", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let question = questions.receive_one(2).await;
     questions.pass(2).await;
     assert_expired(&question.reply(&1).await);
     answers.assert_count([0, 0, 0, 0]).await;
     assert_eq!(questions.receive_one(2).await.delivery_count, 2);
-    Held
 }
 
-pub(super) async fn a_reply_out_of_range_leaves_the_message_leased(fixture: &dyn Fixture) -> CheckVerdict {
-    let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
+pub(super) async fn a_reply_out_of_range_leaves_the_message_leased(questions: TestMailbox<'_>) {
+    let answers = questions.another().await;
     questions.send_with("a", SendOptions::new().reply_to(answers.mailbox.name())).await;
     let question = questions.receive_one(50).await;
     let receipt = question.receipt.clone().expect("a receipt");
-    let options = SendOptions::new().delay(std::time::Duration::from_hours(367 * 24));
+    let options = SendOptions::new().delay(Duration::from_hours(367 * 24));
     assert_out_of_range(&questions.mailbox.reply(&receipt, Vec::new(), options).await, "delay");
     answers.assert_count([0, 0, 0, 0]).await;
     question.ack().await.expect("it is still leased");
-    Held
 }
 
 pub(super) async fn a_reply_has_the_id_the_attributes_and_the_trace_of_its_request(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
+    questions: TestMailbox<'_>,
+) {
+    let answers = questions.another().await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let options = SendOptions::new()
         .reply_to(answers.mailbox.name())
@@ -103,17 +93,23 @@ pub(super) async fn a_reply_has_the_id_the_attributes_and_the_trace_of_its_reque
     let attributes: Vec<(&str, &str)> =
         answer.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(attributes, [("step", "answer"), ("user", "7")]);
-    Held
 }
 
 impl TestMailbox<'_> {
     async fn result(&self, id: MessageId) -> Option<Reply> {
         self.mailbox.result(id, Duration::ZERO).await.expect("a result can be asked for")
     }
+
+    /// Makes a request in a new task, with a timeout in units.
+    fn ask(&self, body: &str, timeout: u32, send: SendOptions) -> JoinHandle<Result<Reply, MailboxError>> {
+        let (mailbox, body) = (Arc::clone(&self.mailbox), body.as_bytes().to_vec());
+        let options = RequestOptions::new().timeout(self.units(timeout)).send(send);
+        tokio::spawn(async move { mailbox.request(body, options).await })
+    }
 }
 
-pub(super) async fn a_result_is_kept_for_its_time_and_read_by_its_id(fixture: &dyn Fixture) -> CheckVerdict {
-    let (questions, answers) = (TestMailbox::new(fixture).await, TestMailbox::new(fixture).await);
+pub(super) async fn a_result_is_kept_for_its_time_and_read_by_its_id(questions: TestMailbox<'_>) {
+    let answers = questions.another().await;
     let options = SendOptions::new().keep_result(questions.units(10)).attribute("user", "7");
     let quiet = questions.send_with("quiet", options.clone()).await;
     let loud = questions.send_with("loud", options.reply_to(answers.mailbox.name())).await;
@@ -138,13 +134,9 @@ pub(super) async fn a_result_is_kept_for_its_time_and_read_by_its_id(fixture: &d
     answers.assert_count([2, 0, 0, 0]).await;
     questions.pass(10).await;
     assert_eq!((questions.result(quiet).await, questions.result(loud).await), (None, None));
-    Held
 }
 
-pub(super) async fn a_result_is_kept_for_more_than_nothing_and_up_to_366_days(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_result_is_kept_for_more_than_nothing_and_up_to_366_days(test: TestMailbox<'_>) {
     let longest = Duration::from_hours(366 * 24);
     for time in [Duration::ZERO, longest + Duration::from_millis(1)] {
         let options = SendOptions::new().keep_result(time);
@@ -152,31 +144,26 @@ pub(super) async fn a_result_is_kept_for_more_than_nothing_and_up_to_366_days(
     }
     let id = test.send_with("a", SendOptions::new().keep_result(longest)).await;
     assert_out_of_range(&test.mailbox.result(id, Duration::from_secs(21)).await, "wait");
-    Held
 }
 
-pub(super) async fn a_result_is_kept_for_days(fixture: &dyn Fixture) -> CheckVerdict {
+pub(super) async fn a_result_is_kept_for_days(test: TestMailbox<'_>) {
     let day = Duration::from_hours(24);
-    needs_time!(fixture, day * 5);
-    let test = TestMailbox::new(fixture).await;
     let id = test.send_with("a", SendOptions::new().keep_result(day * 3)).await;
     // The time begins with the reply.
-    fixture.pass(day * 2).await;
+    test.fixture.pass(day * 2).await;
     test.receive_one(50).await.reply(&7).await.expect("it is answered");
-    fixture.pass((day * 3).saturating_sub(test.units(1))).await;
+    test.fixture.pass((day * 3).saturating_sub(test.units(1))).await;
     assert_eq!(test.result(id).await.expect("it is kept").read::<u8>().expect("a number"), 7);
     test.pass(1).await;
     assert_eq!(test.result(id).await, None);
-    Held
 }
 
-pub(super) async fn a_reply_wakes_who_waits_for_the_result(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_reply_wakes_who_waits_for_the_result(test: TestMailbox<'_>) {
     let options = SendOptions::new().keep_result(test.units(100));
     let (first, second) = (test.send_with("1", options.clone()).await, test.send_with("2", options).await);
     let wait = test.long_wait();
     let waiting = [first, second, first].map(|id| {
-        let mailbox = std::sync::Arc::clone(&test.mailbox);
+        let mailbox = Arc::clone(&test.mailbox);
         tokio::spawn(async move {
             let began = tokio::time::Instant::now();
             let reply = mailbox.result(id, wait).await.expect("a result can be asked for");
@@ -192,22 +179,15 @@ pub(super) async fn a_reply_wakes_who_waits_for_the_result(fixture: &dyn Fixture
         assert_eq!(body, format!("{expected:?}"));
         assert!(took < wait / 2, "it was not woken: {took:?}");
     }
-    Held
 }
 
-pub(super) async fn each_of_many_requests_gets_its_own_answer(fixture: &dyn Fixture) -> CheckVerdict {
+pub(super) async fn each_of_many_requests_gets_its_own_answer(test: TestMailbox<'_>) {
     const MANY: usize = 40;
-    let test = TestMailbox::new(fixture).await;
-    let timeout = test.units(200);
-    let asking: Vec<_> = (0..MANY)
-        .map(|number| {
-            let mailbox = std::sync::Arc::clone(&test.mailbox);
-            let options = RequestOptions::new()
-                .timeout(timeout)
-                .send(SendOptions::new().attribute("number", number.to_string()));
-            tokio::spawn(async move { mailbox.request(number.to_string().into_bytes(), options).await })
-        })
-        .collect();
+    let ask = |number: usize| {
+        let number = number.to_string();
+        test.ask(&number, 200, SendOptions::new().attribute("number", &number))
+    };
+    let asking: Vec<_> = (0..MANY).map(ask).collect();
     let mut questions = Vec::new();
     while questions.len() < MANY {
         let options = ReceiveOptions::new().max_messages(10).wait(test.long_wait());
@@ -223,15 +203,10 @@ pub(super) async fn each_of_many_requests_gets_its_own_answer(fixture: &dyn Fixt
         assert_eq!(reply.read::<usize>().expect("a number"), number * 2);
         assert_eq!(reply.attributes.get("number"), Some(&number.to_string()));
     }
-    Held
 }
 
-pub(super) async fn a_request_that_nobody_answers_ends_in_time(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    let timeout = test.units(3);
-    let mailbox = std::sync::Arc::clone(&test.mailbox);
-    let options = RequestOptions::new().timeout(timeout);
-    let asking = tokio::spawn(async move { mailbox.request(b"a".to_vec(), options).await });
+pub(super) async fn a_request_that_nobody_answers_ends_in_time(test: TestMailbox<'_>) {
+    let asking = test.ask("a", 3, SendOptions::new());
     test.pass(1).await;
     test.pass(3).await;
     let outcome = asking.await.expect("no panic");
@@ -241,16 +216,10 @@ pub(super) async fn a_request_that_nobody_answers_ends_in_time(fixture: &dyn Fix
     assert_eq!(question.id, id);
     question.reply(&"late").await.expect("it is answered");
     assert_eq!(test.result(id).await.expect("it is kept").read::<String>().expect("a text"), "late");
-    Held
 }
 
-pub(super) async fn a_request_that_is_dropped_harms_nobody(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    let ask = |body: &'static str| {
-        let mailbox = std::sync::Arc::clone(&test.mailbox);
-        let options = RequestOptions::new().timeout(test.units(200));
-        tokio::spawn(async move { mailbox.request(body.into(), options).await })
-    };
+pub(super) async fn a_request_that_is_dropped_harms_nobody(test: TestMailbox<'_>) {
+    let ask = |body| test.ask(body, 200, SendOptions::new());
     let (dropped, kept) = (ask("dropped"), ask("kept"));
     test.pass(1).await;
     dropped.abort();
@@ -261,17 +230,13 @@ pub(super) async fn a_request_that_is_dropped_harms_nobody(fixture: &dyn Fixture
     }
     let reply = kept.await.expect("no panic").expect("an answer");
     assert_eq!(reply.read::<String>().expect("a text"), "kept");
-    Held
 }
 
-pub(super) async fn results_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
-    let mut test = TestMailbox::new(fixture).await;
-    needs!(test, outlives_process);
+pub(super) async fn results_outlive_their_process(mut test: TestMailbox<'_>) {
     let id = test.send_with("a", SendOptions::new().keep_result(test.units(50))).await;
     test.receive_one(50).await.reply(&7).await.expect("it is answered");
-    test.mailbox = fixture.reopen(test.mailbox.as_ref()).await.expect("the mailbox again");
+    test.reopen().await;
     assert_eq!(test.result(id).await.expect("it is kept").read::<u8>().expect("a number"), 7);
     test.pass(50).await;
     assert_eq!(test.result(id).await, None);
-    Held
 }

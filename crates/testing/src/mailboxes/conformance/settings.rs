@@ -1,12 +1,8 @@
 //! Checks of the settings of a mailbox, which are the same for every client.
 
-use std::sync::Arc;
-
-use snakepit_mailbox::{DeadLetterPolicy, DeadReason, Mailbox, NackOptions, SettingsChange};
+use snakepit_mailbox::{DeadLetterPolicy, DeadReason, NackOptions, SettingsChange};
 
 use super::test_mailbox::{TestMailbox, assert_out_of_range};
-use super::{CheckVerdict, Held, needs};
-use crate::mailboxes::Fixture;
 
 impl<'a> TestMailbox<'a> {
     /// Opens the same mailbox as another client without a policy.
@@ -33,22 +29,18 @@ impl<'a> TestMailbox<'a> {
     }
 }
 
-pub(super) async fn a_message_is_delivered_five_times_unless_somebody_says_otherwise(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_message_is_delivered_five_times_unless_somebody_says_otherwise(test: TestMailbox<'_>) {
     assert_eq!(test.limit().await, 5);
     test.send("a").await;
     for delivery in 1..=5 {
         assert_eq!(test.fail().await, delivery);
     }
     test.assert_count([0, 0, 0, 1]).await;
-    Held
 }
 
-pub(super) async fn a_limit_holds_for_failures_and_crashes_alike(fixture: &dyn Fixture) -> CheckVerdict {
+pub(super) async fn a_limit_holds_for_failures_and_crashes_alike(test: TestMailbox<'_>) {
     for limit in [1, 2, 4, 9] {
-        let test = TestMailbox::limited(fixture, limit).await;
+        let test = test.limited(limit).await;
         test.send("a").await;
         for delivery in 1..=limit {
             let message = test.receive_one(3).await;
@@ -62,11 +54,9 @@ pub(super) async fn a_limit_holds_for_failures_and_crashes_alike(fixture: &dyn F
         let letter = test.dead_letter().await;
         assert_eq!((letter.reason, letter.message.delivery_count), (DeadReason::Deliveries, limit));
     }
-    Held
 }
 
-pub(super) async fn a_limit_that_one_sets_holds_for_all(fixture: &dyn Fixture) -> CheckVerdict {
-    let one = TestMailbox::new(fixture).await;
+pub(super) async fn a_limit_that_one_sets_holds_for_all(one: TestMailbox<'_>) {
     let other = one.of_another().await;
     one.send("a").await;
     assert_eq!(other.fail().await, 1);
@@ -77,25 +67,18 @@ pub(super) async fn a_limit_that_one_sets_holds_for_all(fixture: &dyn Fixture) -
         assert_eq!(other.fail().await, delivery);
     }
     one.assert_count([0, 0, 0, 1]).await;
-    Held
 }
 
-pub(super) async fn whoever_opens_without_a_limit_keeps_the_one_that_is_set(
-    fixture: &dyn Fixture,
-) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 3).await;
+pub(super) async fn whoever_opens_without_a_limit_keeps_the_one_that_is_set(test: TestMailbox<'_>) {
+    let test = test.limited(3).await;
     assert_eq!(test.of_another().await.limit().await, 3);
-    let opened = fixture.open(test.mailbox.name(), DeadLetterPolicy::new().max_deliveries(8)).await;
+    let opened = test.fixture.open(test.mailbox.name(), DeadLetterPolicy::new().max_deliveries(8)).await;
     assert_eq!(opened.expect("a mailbox").settings().await.expect("settings").max_deliveries, 8);
     assert_eq!(test.limit().await, 8);
-    Held
 }
 
-pub(super) async fn a_limit_that_is_lowered_holds_for_what_is_there(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
-    for body in ["back", "delayed", "held", "new"] {
-        test.send(body).await;
-    }
+pub(super) async fn a_limit_that_is_lowered_holds_for_what_is_there(test: TestMailbox<'_>) {
+    test.send_each(["back", "delayed", "held", "new"]).await;
     for _ in 0..2 {
         let messages = test.receive(3, 50).await;
         for message in &messages {
@@ -112,45 +95,35 @@ pub(super) async fn a_limit_that_is_lowered_holds_for_what_is_there(fixture: &dy
     }
     messages[2].ack().await.expect("what is held can be finished");
     assert_eq!(test.receive_one(50).await.delivery_count, 1);
-    Held
 }
 
-pub(super) async fn a_limit_that_is_raised_holds_for_what_is_held(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 1).await;
-    test.send("a").await;
-    let message = test.receive_one(50).await;
+pub(super) async fn a_limit_that_is_raised_holds_for_what_is_held(test: TestMailbox<'_>) {
+    let test = test.limited(1).await;
+    let message = test.send_and_receive("a", 50).await;
     test.set_limit(2).await;
     message.nack(NackOptions::new()).await.expect("a nack");
     test.assert_count([1, 0, 0, 0]).await;
     assert_eq!(test.fail().await, 2);
     test.assert_count([0, 0, 0, 1]).await;
-    Held
 }
 
-pub(super) async fn what_died_before_a_limit_is_raised_stays_dead(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::limited(fixture, 1).await;
-    test.send("a").await;
-    test.receive_one(2).await;
+pub(super) async fn what_died_before_a_limit_is_raised_stays_dead(test: TestMailbox<'_>) {
+    let test = test.limited(1).await;
+    test.send_and_receive("a", 2).await;
     // No client reads the mailbox in between.
     test.pass(2).await;
     test.set_limit(9).await;
     test.assert_count([0, 0, 0, 1]).await;
-    Held
 }
 
-pub(super) async fn a_limit_is_at_least_one_delivery(fixture: &dyn Fixture) -> CheckVerdict {
-    let test = TestMailbox::new(fixture).await;
+pub(super) async fn a_limit_is_at_least_one_delivery(test: TestMailbox<'_>) {
     let change = SettingsChange::new().max_deliveries(0);
     assert_out_of_range(&test.mailbox.configure(change).await, "max_deliveries");
     assert_eq!(test.limit().await, 5);
-    Held
 }
 
-pub(super) async fn settings_outlive_their_process(fixture: &dyn Fixture) -> CheckVerdict {
-    let mut test = TestMailbox::limited(fixture, 11).await;
-    needs!(test, outlives_process);
-    let before: Arc<dyn Mailbox> = Arc::clone(&test.mailbox);
-    test.mailbox = fixture.reopen(before.as_ref()).await.expect("the mailbox again");
+pub(super) async fn settings_outlive_their_process(test: TestMailbox<'_>) {
+    let mut test = test.limited(11).await;
+    test.reopen().await;
     assert_eq!(test.limit().await, 11);
-    Held
 }

@@ -23,14 +23,24 @@ impl<'a> TestMailbox<'a> {
         Self::with(fixture, DeadLetterPolicy::new()).await
     }
 
-    /// Opens a mailbox that gives up a message after this many deliveries.
-    pub(super) async fn limited(fixture: &'a dyn Fixture, deliveries: u32) -> Self {
-        Self::with(fixture, DeadLetterPolicy::new().max_deliveries(deliveries)).await
+    /// Opens another mailbox of the same fixture.
+    pub(super) async fn another(&self) -> Self {
+        Self::new(self.fixture).await
+    }
+
+    /// Opens another mailbox, which gives up a message after this many deliveries.
+    pub(super) async fn limited(&self, deliveries: u32) -> Self {
+        Self::with(self.fixture, DeadLetterPolicy::new().max_deliveries(deliveries)).await
     }
 
     async fn with(fixture: &'a dyn Fixture, policy: DeadLetterPolicy) -> Self {
         let mailbox = fixture.open(&fresh_name(), policy).await.expect("a fresh mailbox");
         Self { fixture, mailbox }
+    }
+
+    /// Opens the mailbox as another process would, which continues the check.
+    pub(super) async fn reopen(&mut self) {
+        self.mailbox = self.fixture.reopen(self.mailbox.as_ref()).await.expect("the mailbox again");
     }
 
     /// Returns a duration in the fixture's units.
@@ -52,6 +62,13 @@ impl<'a> TestMailbox<'a> {
         self.send_with(body, SendOptions::new()).await
     }
 
+    /// Sends messages with these bodies, one after the other.
+    pub(super) async fn send_each<const N: usize>(&self, bodies: [&str; N]) {
+        for body in bodies {
+            self.send(body).await;
+        }
+    }
+
     pub(super) async fn send_with(&self, body: &str, options: SendOptions) -> MessageId {
         self.mailbox.send(body.into(), options).await.expect("it is sent")
     }
@@ -67,6 +84,12 @@ impl<'a> TestMailbox<'a> {
         let mut messages = self.receive(10, lease).await;
         assert_eq!(messages.len(), 1, "{messages:?}");
         messages.remove(0)
+    }
+
+    /// Sends a message to an empty mailbox, and receives it with a lease of `lease` units.
+    pub(super) async fn send_and_receive(&self, body: &str, lease: u32) -> Message {
+        self.send(body).await;
+        self.receive_one(lease).await
     }
 
     /// Starts a waiting receive in a new task. Returns once the receive waits.

@@ -16,7 +16,7 @@ use snakepit_mailbox::{
 
 use super::fixture::{Fixture, fresh_name};
 use model_mailbox::{LeaseOutcome, MessageNumber, ModelAttempt, ModelMailbox};
-use steps::{MailboxStep, steps};
+use steps::{MailboxStep, ReceiptUse, steps};
 
 /// The number of deliveries after which a message is given up.
 const LIMIT: u32 = 3;
@@ -133,21 +133,21 @@ impl<'a> ModelRun<'a> {
                         self.fixture.reopen(self.mailbox.as_ref()).await.expect("the mailbox again");
                 }
             }
-            MailboxStep::Ack(_)
-            | MailboxStep::AckAll(_)
-            | MailboxStep::Nack(..)
-            | MailboxStep::Release(_)
-            | MailboxStep::Extend(..)
-            | MailboxStep::Bury(_) => {
-                self.use_receipt(step).await;
+            MailboxStep::Use(number, how) => self.use_receipt(number, how).await,
+            MailboxStep::AckAll(numbers) => self.ack_all(&numbers).await,
+            MailboxStep::Peek => {
+                let seen = self.mailbox.peek(1000).await.expect("a look");
+                assert_eq!(self.seen(&seen), self.model.visible(), "peek");
             }
-            MailboxStep::Peek
-            | MailboxStep::Purge
-            | MailboxStep::Dead
-            | MailboxStep::Redrive(_)
-            | MailboxStep::PurgeDead => {
-                self.look(step).await;
+            MailboxStep::Purge => {
+                assert_eq!(self.mailbox.purge().await.expect("a purge"), self.model.purge(), "purge");
             }
+            MailboxStep::Dead => self.compare_dead_letters().await,
+            MailboxStep::PurgeDead => {
+                let purged = self.mailbox.purge_dead_letters().await.expect("a purge");
+                assert_eq!(purged, self.model.purge_dead(), "purge of dead letters");
+            }
+            MailboxStep::Redrive(chosen) => self.redrive(chosen).await,
         }
         let count = self.mailbox.count().await.expect("messages can be counted");
         assert_eq!(count, self.model.count(), "after {} units", self.model.clock());
@@ -176,45 +176,35 @@ impl<'a> ModelRun<'a> {
         }
     }
 
-    async fn use_receipt(&mut self, step: MailboxStep) {
-        let number = match &step {
-            MailboxStep::Ack(number)
-            | MailboxStep::Nack(number, _)
-            | MailboxStep::Release(number)
-            | MailboxStep::Extend(number, ..)
-            | MailboxStep::Bury(number) => *number,
-            MailboxStep::AckAll(numbers) => {
-                let chosen: Vec<(usize, Receipt)> =
-                    numbers.iter().filter_map(|number| self.receipt(*number)).collect();
-                let receipts: Vec<Receipt> = chosen.iter().map(|(_, receipt)| receipt.clone()).collect();
-                let acked = self.mailbox.ack_all(&receipts).await.expect("acks");
-                let expected =
-                    chosen.iter().filter(|(place, _)| self.model.end(*place, LeaseOutcome::Gone)).count();
-                return assert_eq!(acked, expected, "acks");
-            }
-            _ => return,
-        };
+    async fn ack_all(&mut self, numbers: &[usize]) {
+        let chosen: Vec<(usize, Receipt)> =
+            numbers.iter().filter_map(|number| self.receipt(*number)).collect();
+        let receipts: Vec<Receipt> = chosen.iter().map(|(_, receipt)| receipt.clone()).collect();
+        let acked = self.mailbox.ack_all(&receipts).await.expect("acks");
+        let expected = chosen.iter().filter(|(place, _)| self.model.end(*place, LeaseOutcome::Gone)).count();
+        assert_eq!(acked, expected, "acks");
+    }
+
+    async fn use_receipt(&mut self, number: usize, how: ReceiptUse) {
         let Some((place, receipt)) = self.receipt(number) else { return };
-        let (outcome, expected) = match step {
-            MailboxStep::Ack(_) => {
-                (self.mailbox.ack(&receipt).await, self.model.end(place, LeaseOutcome::Gone))
-            }
-            MailboxStep::Nack(_, pause) => {
+        let (outcome, expected) = match how {
+            ReceiptUse::Ack => (self.mailbox.ack(&receipt).await, self.model.end(place, LeaseOutcome::Gone)),
+            ReceiptUse::Nack(pause) => {
                 let error = format!("failure {place}");
                 let options = NackOptions::new().visibility(self.units(pause)).error(&error);
                 let outcome = self.mailbox.nack(&receipt, options).await;
                 (outcome, self.model.end(place, LeaseOutcome::Back(pause, error)))
             }
-            MailboxStep::Release(_) => {
+            ReceiptUse::Release => {
                 let released = self.mailbox.release(std::slice::from_ref(&receipt)).await.expect("a release");
                 let outcome = if released == 1 { Ok(()) } else { Err(MailboxError::ReceiptExpired) };
                 (outcome, self.model.end(place, LeaseOutcome::Undone))
             }
-            MailboxStep::Extend(_, time, extension) => {
+            ReceiptUse::Extend(time, extension) => {
                 let outcome = self.mailbox.extend(&receipt, self.units(time), extension).await;
                 (outcome, self.model.extend(place, time, extension == LeaseExtension::Exactly))
             }
-            _ => {
+            ReceiptUse::Bury => {
                 let reason = DeadReason::Failed { error: "buried".into() };
                 let outcome = self.mailbox.bury(&receipt, reason.clone()).await;
                 (outcome, self.model.end(place, LeaseOutcome::Dead(reason)))
@@ -227,31 +217,15 @@ impl<'a> ModelRun<'a> {
         }
     }
 
-    async fn look(&mut self, step: MailboxStep) {
-        match step {
-            MailboxStep::Peek => {
-                let seen = self.mailbox.peek(1000).await.expect("a look");
-                assert_eq!(self.seen(&seen), self.model.visible(), "peek");
-            }
-            MailboxStep::Purge => {
-                assert_eq!(self.mailbox.purge().await.expect("a purge"), self.model.purge(), "purge");
-            }
-            MailboxStep::PurgeDead => {
-                let purged = self.mailbox.purge_dead_letters().await.expect("a purge");
-                assert_eq!(purged, self.model.purge_dead(), "purge of dead letters");
-            }
-            MailboxStep::Redrive(chosen) => {
-                self.compare_dead_letters().await;
-                let ids = chosen.map(|numbers| {
-                    let id = |number: &usize| Some(self.ids[number.checked_rem(self.ids.len())?]);
-                    numbers.iter().filter_map(id).collect::<Vec<_>>()
-                });
-                let redriven = self.mailbox.redrive(ids.as_deref()).await.expect("a redrive");
-                let names = ids.map(|ids| ids.iter().map(|id| self.name(*id)).collect::<Vec<_>>());
-                assert_eq!(redriven, self.model.redrive(names.as_deref()), "redrive");
-            }
-            _ => self.compare_dead_letters().await,
-        }
+    async fn redrive(&mut self, chosen: Option<Vec<usize>>) {
+        self.compare_dead_letters().await;
+        let ids = chosen.map(|numbers| {
+            let id = |number: &usize| Some(self.ids[number.checked_rem(self.ids.len())?]);
+            numbers.iter().filter_map(id).collect::<Vec<_>>()
+        });
+        let redriven = self.mailbox.redrive(ids.as_deref()).await.expect("a redrive");
+        let names = ids.map(|ids| ids.iter().map(|id| self.name(*id)).collect::<Vec<_>>());
+        assert_eq!(redriven, self.model.redrive(names.as_deref()), "redrive");
     }
 
     /// Compares the dead letters. Messages that died at the same time may come in any order. The model adopts this

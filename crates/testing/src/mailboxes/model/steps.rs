@@ -18,12 +18,8 @@ pub(super) enum MailboxStep {
     Send(ModelSend),
     SendAll(Vec<ModelSend>),
     Receive { most: usize, lease: u32 },
-    Ack(usize),
+    Use(usize, ReceiptUse),
     AckAll(Vec<usize>),
-    Nack(usize, u32),
-    Release(usize),
-    Extend(usize, u32, LeaseExtension),
-    Bury(usize),
     SetLimit(u32),
     Pass(u32),
     Peek,
@@ -32,6 +28,16 @@ pub(super) enum MailboxStep {
     Redrive(Option<Vec<usize>>),
     PurgeDead,
     Reopen,
+}
+
+/// What is done with a receipt.
+#[derive(Clone, Debug)]
+pub(super) enum ReceiptUse {
+    Ack,
+    Nack(u32),
+    Release,
+    Extend(u32, LeaseExtension),
+    Bury,
 }
 
 fn sending() -> impl Strategy<Value = ModelSend> {
@@ -55,18 +61,22 @@ fn number() -> impl Strategy<Value = usize> {
     0..1000_usize
 }
 
+fn used(how: impl Strategy<Value = ReceiptUse>) -> impl Strategy<Value = MailboxStep> {
+    (number(), how).prop_map(|(number, how)| MailboxStep::Use(number, how))
+}
+
 fn step() -> impl Strategy<Value = MailboxStep> {
     let chosen = prop_oneof![Just(None), prop::collection::vec(number(), 0..4).prop_map(Some)];
     prop_oneof![
         8 => sending().prop_map(MailboxStep::Send),
         2 => prop::collection::vec(sending(), 2..4).prop_map(MailboxStep::SendAll),
         8 => (1..=4_usize, 0..6_u32).prop_map(|(most, lease)| MailboxStep::Receive { most, lease }),
-        5 => number().prop_map(MailboxStep::Ack),
+        5 => used(Just(ReceiptUse::Ack)),
         2 => prop::collection::vec(number(), 0..4).prop_map(MailboxStep::AckAll),
-        5 => (number(), 0..4_u32).prop_map(|(number, pause)| MailboxStep::Nack(number, pause)),
-        3 => number().prop_map(MailboxStep::Release),
-        3 => (number(), 0..6_u32, extension()).prop_map(|(number, time, how)| MailboxStep::Extend(number, time, how)),
-        2 => number().prop_map(MailboxStep::Bury),
+        5 => used((0..4_u32).prop_map(ReceiptUse::Nack)),
+        3 => used(Just(ReceiptUse::Release)),
+        3 => used((0..6_u32, extension()).prop_map(|(time, how)| ReceiptUse::Extend(time, how))),
+        2 => used(Just(ReceiptUse::Bury)),
         1 => (1..6_u32).prop_map(MailboxStep::SetLimit),
         6 => (1..4_u32).prop_map(MailboxStep::Pass),
         2 => Just(MailboxStep::Peek),
