@@ -41,7 +41,7 @@ fn append(dir: &Path, times: u32) -> BenchResult<Duration> {
     let common = Common { tier: 1, boot: [7; 16], pidns: 7 };
     let began = Instant::now();
     for key in 0..u64::from(times) {
-        ledger.append(&[&common.record(RecordKind::Record, key, b"w1")])?;
+        ledger.slots.append(&[&common.record(RecordKind::Record, key, b"w1")])?;
     }
     Ok(began.elapsed())
 }
