@@ -5,11 +5,10 @@
 //! answers cause are written once, after the last answer of a read. A single call therefore costs one write and one
 //! read, and a thousand concurrent calls cost a few.
 
-use std::io::{self, IoSlice};
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use snakepit_protocol::Outbox;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
@@ -86,7 +85,7 @@ enum WriterState {
 
 /// A connection to one worker.
 pub(crate) struct Connection {
-    socket: std::os::unix::net::UnixStream,
+    socket: UnixStream,
     state: Mutex<ConnectionState>,
     wake_writer: Notify,
     /// Notified when the outbox is taken, if a tool waits for that.
@@ -102,7 +101,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Opens the connection and greets the worker. The receiver gets the worker's first answer.
     pub(crate) fn open(
-        socket: std::os::unix::net::UnixStream,
+        socket: UnixStream,
         slate: Slate,
         output: Arc<Output>,
         hello: &Hello,
@@ -256,14 +255,10 @@ impl Connection {
     /// error and closes the connection.
     fn write(&self, batch: &mut Outbox) -> bool {
         while !batch.is_empty() {
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            let send = |pieces: &[IoSlice<'_>]| {
-                sendmsg(&self.socket, pieces, &mut SendAncillaryBuffer::default(), flags)
-            };
-            match batch.write_with(send) {
+            match batch.write_with(|pieces| (&self.socket).write_vectored(pieces)) {
                 Ok(written) => batch.advance(written),
-                Err(Errno::AGAIN) => return false,
-                Err(Errno::INTR) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return true,
             }
         }
