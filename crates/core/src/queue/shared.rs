@@ -141,9 +141,9 @@ impl PoolInner {
 
     /// Finds a pool of the same engine by its name.
     pub(crate) fn find(&self, name: &str) -> Result<Arc<Self>, CallError> {
-        let pools: Vec<_> = self.engine.get().into_iter().flatten().filter_map(Weak::upgrade).collect();
-        pools.iter().find(|pool| &*pool.name == name).map(Arc::clone).ok_or_else(|| {
-            let known: Vec<&str> = pools.iter().map(|pool| &*pool.name).collect();
+        let pools = || self.engine.get().into_iter().flatten().filter_map(Weak::upgrade);
+        pools().find(|pool| &*pool.name == name).ok_or_else(|| {
+            let known: Vec<_> = pools().map(|pool| pool.name.to_string()).collect();
             CallError::NoSuchPool { name: name.into(), known: known.join(", ") }
         })
     }
