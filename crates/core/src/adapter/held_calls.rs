@@ -29,9 +29,9 @@ use crate::call::{Call, CallId, PoolCommand, Portion, RemoteError};
 use crate::sharded::ShardRef;
 use crate::value::{Encoded, EncodedItems};
 
-mod ended_calls;
+mod end;
 
-pub use ended_calls::EndedCalls;
+pub use end::EndedCalls;
 
 /// The result of [`HeldCalls::begin`].
 #[derive(Debug)]
