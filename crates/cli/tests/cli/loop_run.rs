@@ -175,6 +175,8 @@ fn a_second_signal_cancels_what_is_in_flight_and_gives_it_back() {
     ask(&naps, ["600".to_owned()].into_iter());
     let running = service.start(&["naps", "--every", "100ms"]);
     until_in_flight(&naps, 1);
+    // A loop whose message no worker has begun ends with the first signal.
+    service.until_begun(1);
     running.signal(Signal::TERM);
     let mut running = running;
     running.expect_line("drains");

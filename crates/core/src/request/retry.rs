@@ -24,6 +24,8 @@ pub(crate) struct RetryState {
     deadline: Option<Instant>,
     /// The call keeps its place in the queue.
     key: QueueKey,
+    /// Whether the worker may have no other call meanwhile.
+    alone: bool,
     pub(super) attempts: Attempts,
 }
 
@@ -33,8 +35,8 @@ impl RetryState {
     pub(super) fn of(call: &Call, attempts: Attempts) -> Option<Box<Self>> {
         let Input::One(input) = &call.input else { return None };
         let extras = call.extras.as_deref().map(Extras::again);
-        let (input, deadline, key) = (input.clone(), call.deadline, call.key);
-        Some(Box::new(Self { input, extras, deadline, key, attempts }))
+        let (input, deadline, key, alone) = (input.clone(), call.deadline, call.key, call.alone);
+        Some(Box::new(Self { input, extras, deadline, key, alone, attempts }))
     }
 }
 
@@ -73,7 +75,7 @@ impl PendingCall {
     }
 
     async fn try_again(&mut self, again: &mut RetryState, error: CallError) -> Result<(), CallError> {
-        let RetryState { input, extras, deadline, key, attempts } = again;
+        let RetryState { input, extras, deadline, key, alone, attempts } = again;
         // Whatever happens from here on, the permit is settled with the call.
         let permit = self.permit.get_or_insert_default();
         attempts.lose(&self.pool, &self.command, [&mut *permit], error);
@@ -84,13 +86,13 @@ impl PendingCall {
         attempts.due().await;
         attempts.admit(&self.pool, &self.command, input, permit)?;
         attempts.admitted();
-        let alone = permit.is_trial();
+        *alone |= permit.is_trial();
         self.state = Arc::new(CallState::default());
         let (command, input) = (self.command.clone(), Input::One(input.clone()));
         let mut call = Call::new(self.id, command, input, Arc::clone(&self.state), *key);
         call.deadline = *deadline;
         call.extras = extras.as_ref().map(|extras| Box::new(extras.again()));
-        call.alone = alone;
+        call.alone = *alone;
         // The limit of the queue is for new calls. This call was admitted before, and repeated calls are rare. A worker
         // may have died of it, so it travels alone: no other call should die with it.
         let submitted = self.pool.submit_alone(call, QueueLimit::Waived);
@@ -98,5 +100,24 @@ impl PendingCall {
         self.queued_at = Instant::now();
         self.phase = PendingPhase::MayBeQueued;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::call::{CallId, PoolCommand};
+
+    #[test]
+    fn a_call_that_was_made_alone_is_repeated_alone() {
+        let (command, input) = (Arc::new(PoolCommand::new("add")).into(), Input::One(Encoded::nil()));
+        let key = QueueKey::new(0, Instant::now(), 1);
+        let mut call = Call::new(CallId::next(), command, input, Arc::default(), key);
+        call.alone = true;
+        let again = RetryState::of(&call, Attempts::first(None, Duration::MAX)).expect("one input");
+        assert!(again.alone);
+        call.fail(CallError::Cancelled);
     }
 }
