@@ -71,9 +71,13 @@ impl StackPipe {
         while matches!(reader.try_read(&mut scrap), Ok(1..)) {}
         // Nothing marks the end of the text. The second signal waits until the handler of the first has returned, so
         // the first text is complete once a thread is named again. If there are several threads, another thread may
-        // take the second signal while the first still writes, and drop it. The signal is then sent again.
+        // take the second signal while the first still writes, and drop it. The signal is then sent again. Two threads
+        // that take signals at the same time both write, so the second signal is sent when the first text has begun.
         worker.signal_main(signal).ok()?;
         let mut text = Vec::new();
+        if reader.read_buf(&mut text).await.ok()? == 0 {
+            return None;
+        }
         loop {
             worker.signal_main(signal).ok()?;
             let more = tokio::time::timeout(SIGNAL_AGAIN, read_to_second(&mut reader, &mut text)).await;
