@@ -70,7 +70,7 @@ impl<T> ShardedArc<T> {
 }
 
 impl<T> ShardRef<T> {
-    /// Returns the reference for an owner that knows only part of the value.
+    /// Returns the pointer, which a holder of a trait object can keep.
     pub(crate) fn into_count(self) -> Arc<ShardCount<T>> {
         self.0
     }

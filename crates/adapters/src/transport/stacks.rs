@@ -15,7 +15,7 @@ use crate::custody;
 
 /// The time limit for an answer. A handler in C runs at once, unless the process is stopped or swapped out.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long to wait for the second text before the signal is sent again.
+/// How long to wait for a text before the signal is sent again.
 const SIGNAL_AGAIN: Duration = Duration::from_millis(25);
 /// The maximum length of the text.
 const LIMIT: usize = 256 * 1024;
@@ -73,10 +73,15 @@ impl StackPipe {
         // the first text is complete once a thread is named again. If there are several threads, another thread may
         // take the second signal while the first still writes, and drop it. The signal is then sent again. Two threads
         // that take signals at the same time both write, so the second signal is sent when the first text has begun.
-        worker.signal_main(signal).ok()?;
         let mut text = Vec::new();
-        if reader.read_buf(&mut text).await.ok()? == 0 {
-            return None;
+        while text.is_empty() {
+            worker.signal_main(signal).ok()?;
+            let read = tokio::time::timeout(SIGNAL_AGAIN, reader.read_buf(&mut text)).await;
+            if let Ok(read) = read
+                && read.ok()? == 0
+            {
+                return None;
+            }
         }
         loop {
             worker.signal_main(signal).ok()?;

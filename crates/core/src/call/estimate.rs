@@ -1,6 +1,7 @@
 //! An estimate of how long a command takes. It decides how much work a worker is sent in advance.
 //!
-//! The estimate rises fast and falls slowly, so a command that is sometimes slow is treated as slow.
+//! A slow call raises the estimate fast, and quick ones lower it slowly, so a command that is sometimes slow is treated as
+//! slow. Times that include waiting for the host or for a core hardly raise it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub(crate) enum Certainty {
     One,
     /// The average time of calls that were answered together.
     Mean,
-    /// An upper bound of the time of a call: part of it, the worker may have waited for the host.
+    /// An upper bound of the time of a call. For part of it, the worker may have waited for the host.
     AtMost,
 }
 
