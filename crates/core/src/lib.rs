@@ -48,13 +48,16 @@ pub use call::{
 };
 pub use pool::{
     Affinity, CallAtWork, CancelGrace, CommandGrowth, HealthAnswer, LostSessions, Outcomes, Pool, PoolHealth,
-    PoolOptions, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerPlace, WorkerStatus,
+    PoolOptions, PoolSettings, PoolStatus, TaintedSlot, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerSlot,
+    WorkerStatus,
 };
 pub use queue::{CircuitRow, CircuitScope, CircuitTable, SessionInfo, Suspect};
-pub use request::{CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, StreamBuilder};
+pub use request::{
+    CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, PendingCall, StreamBuilder, Withdrawal,
+};
 pub use snakepit_policy::{
-    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, RecycleReason,
-    Recycling, Restarts, Retry, Sizing, Stuck, SuspectCall, Taint, Tainted, WhenStuck,
+    Breaker, CircuitPhase, CircuitState, CountedFailures, Fault, FaultKind, Fingerprint, NoRetry, Quarantine,
+    RecycleReason, Recycling, Restarts, Retry, Sizing, Stuck, SuspectCall, Taint, Tainted, WhenStuck,
 };
 pub use supervisor::{ReloadError, Reloaded};
 pub use tool::{ToolAnswer, ToolContext};

@@ -66,6 +66,8 @@ pub enum MailboxError {
     /// The backend failed. The operation may or may not have taken effect.
     #[error("the mailbox failed: {reason}")]
     Backend {
+        /// What kind of failure it is.
+        kind: BackendErrorKind,
         /// A description of the failure, for display.
         reason: String,
         /// The backend's own error.
@@ -88,20 +90,54 @@ impl MailboxError {
     }
 
     #[cfg(feature = "sqlite")]
-    pub(crate) fn backend(reason: impl Into<String>) -> Self {
-        Self::Backend { reason: reason.into(), source: None }
+    pub(crate) fn backend(kind: BackendErrorKind, reason: impl Into<String>) -> Self {
+        Self::Backend { kind, reason: reason.into(), source: None }
     }
 
     #[cfg(feature = "sqlite")]
     pub(crate) fn backend_caused(
+        kind: BackendErrorKind,
         reason: impl Into<String>,
         source: impl std::error::Error + Send + Sync + 'static,
     ) -> Self {
-        Self::Backend { reason: reason.into(), source: Some(Arc::new(source)) }
+        Self::Backend { kind, reason: reason.into(), source: Some(Arc::new(source)) }
     }
 
     /// Reports whether the same operation may succeed a little later.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Busy(_) | Self::Backend { .. })
+        match self {
+            Self::Busy(_) => true,
+            Self::Backend { kind, .. } => kind.is_passing(),
+            _ => false,
+        }
+    }
+}
+
+/// The kind of a backend's failure.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum BackendErrorKind {
+    /// The storage is full.
+    Full,
+    /// The storage cannot be opened, or must not be written.
+    NoAccess,
+    /// Reading or writing failed.
+    Io,
+    /// The storage does not belong to a mailbox, or to one that this version can use.
+    Foreign,
+    /// The storage is damaged.
+    Damaged,
+    /// The body is larger than the backend can keep.
+    TooBig,
+    /// Anything else.
+    Other,
+}
+
+impl BackendErrorKind {
+    fn is_passing(self) -> bool {
+        match self {
+            Self::Full | Self::NoAccess | Self::Io | Self::Other => true,
+            Self::Foreign | Self::Damaged | Self::TooBig => false,
+        }
     }
 }

@@ -32,7 +32,7 @@ pub mod sqlite;
 mod telemetry;
 
 pub use clock::{BootClock, Clock};
-pub use error::MailboxError;
+pub use error::{BackendErrorKind, MailboxError};
 pub use leases::LeaseChange;
 pub use mailbox::{Capabilities, Mailbox, MessageCounts, Pending, Support};
 pub use memory::{MemoryMailbox, MemoryMailboxes};

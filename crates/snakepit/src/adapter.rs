@@ -17,6 +17,6 @@ pub use snakepit_adapters::stdio;
 pub use snakepit_core::adapter::{
     Adapter, AtWork, BadHeader, Batching, CallAdmission, CallSettlement, CallStage, CancelStage, Credit,
     CreditUnit, EndedCalls, FrameKind, Handle, HeldCall, HeldCalls, Introduction, ItemDelivery,
-    ProtocolFault, ReadinessHint, Reason, Spawner, StartError, StartKnowledge, WorkerChannel, host_tools,
-    is_reserved, timeouts,
+    ProtocolFault, ReadinessHint, Reason, ReplaceReason, Spawner, StartError, StartKnowledge, WorkerChannel,
+    host_tools, is_reserved, timeouts,
 };

@@ -5,6 +5,6 @@ pub use snakepit_core::call::{
     Portion, RemoteError, RemoteErrorKind,
 };
 pub use snakepit_core::{
-    CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, Progress, StreamBuilder, ToolAnswer,
-    ToolContext,
+    CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, PendingCall, Progress, StreamBuilder,
+    ToolAnswer, ToolContext, Withdrawal,
 };

@@ -2,7 +2,7 @@
 
 pub use snakepit_core::{
     Affinity, CallAtWork, CancelGrace, CircuitRow, CircuitScope, CircuitTable, CommandGrowth, HealthAnswer,
-    LostSessions, Outcomes, OutputLine, OutputStream, Pool, PoolHealth, PoolOptions, PoolStatus, ReloadError,
-    Reloaded, SessionInfo, Suspect, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerOutput,
-    WorkerPlace, WorkerStatus,
+    LostSessions, Outcomes, OutputLine, OutputStream, Pool, PoolHealth, PoolOptions, PoolSettings,
+    PoolStatus, ReloadError, Reloaded, SessionInfo, Suspect, TaintedSlot, WorkerDuty, WorkerInfo,
+    WorkerLiveness, WorkerOutput, WorkerSlot, WorkerStatus,
 };

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{self, BoxFuture};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 pub use call_stage::{CallSettlement, CallStage, StartKnowledge};
 pub use credit::Credit;
@@ -36,6 +36,7 @@ pub use crate::call::{Batching, answer_together, is_reserved};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::environment::Environment;
+use snakepit_policy::recycling::RecycleReason;
 
 /// A way to start one kind of worker.
 ///
@@ -259,14 +260,38 @@ pub enum CancelStage {
     Raise,
 }
 
+/// Why another worker takes a worker's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplaceReason {
+    /// The worker is worn, or somebody asked for its replacement.
+    #[error("{0}")]
+    Recycled(RecycleReason),
+    /// The pool's code or settings have changed.
+    #[error("the pool was reloaded")]
+    Reloaded,
+    /// The worker has the new code or settings of a reload that was given up.
+    #[error("the reload was given up")]
+    ReloadGivenUp,
+    /// The worker had its only call.
+    #[error("each call gets a worker of its own")]
+    OneCallEach,
+}
+
+impl Serialize for ReplaceReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// The reason why a worker is ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reason {
     /// The pool stops or shrinks.
     Stopped,
-    /// Another worker takes its place, because this one is worn or its code is old.
-    Replaced(String),
+    /// Another worker takes its place.
+    Replaced(ReplaceReason),
     /// Its process has ended.
     Died,
     /// It can no longer be called.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::Batch;
-use super::estimate::Certainty;
+use super::estimate::{CHUNK_SHARE, Certainty};
 use super::lease::{Holder, Lease};
 use super::progress::{CallEnd, Progress};
 pub(crate) use super::state::CallState;
@@ -98,6 +98,14 @@ impl Call {
     /// Reports whether this is a chunk of a map whose inputs are quick.
     pub(crate) fn is_quick_chunk(&self) -> bool {
         matches!(self.input, Input::Many(_)) && !self.command.gathers() && self.command.estimate.is_quick()
+    }
+
+    /// Returns the estimated duration of the call, in nanoseconds, as far as it counts for calls behind it.
+    pub(crate) fn nanos(&self) -> u32 {
+        // A stream takes as long as its reader does.
+        let each = if self.stream_credit().is_some() { u32::MAX } else { self.command.estimate.nanos() };
+        let all = each.saturating_mul(self.command.runs(&self.input));
+        if self.is_quick_chunk() { all / CHUNK_SHARE } else { all }
     }
 
     /// Returns what is left of the caller's time.

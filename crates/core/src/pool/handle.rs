@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::{CommandGrowth, Health, HealthAnswer, Outcomes, PoolOptions};
+use super::{CommandGrowth, HealthAnswer, Outcomes, PoolHealth, PoolOptions};
 use crate::call::{CallError, NoWorkersReason};
 use crate::output::WorkerOutput;
 use crate::queue::{CircuitTable, PoolInner, SessionInfo, Suspect};
@@ -209,20 +209,22 @@ impl Pool {
         let mut health = self.shared.health.subscribe();
         let ready = async {
             // When the supervisor answers, it has done everything that it was told before.
-            self.supervisor.roll().await;
+            self.supervisor.worker_rows().await;
             health
-                .wait_for(|health| matches!(health, Health::Ready(_) | Health::Empty | Health::Stopped))
+                .wait_for(|health| {
+                    matches!(health, PoolHealth::Ready(_) | PoolHealth::Empty | PoolHealth::Stopped)
+                })
                 .await
         };
         match tokio::time::timeout(timeout, ready).await {
-            Ok(Ok(health)) if *health != Health::Stopped => Ok(()),
+            Ok(Ok(health)) if *health != PoolHealth::Stopped => Ok(()),
             Ok(_) => Err(CallError::Stopped),
             Err(_) => {
                 let reason = match &*self.shared.health.borrow() {
-                    Health::Short { reason, .. } | Health::Degraded { reason, .. } => {
+                    PoolHealth::Short { reason, .. } | PoolHealth::Degraded { reason, .. } => {
                         NoWorkersReason::Failed(Arc::clone(reason))
                     }
-                    Health::Starting | Health::Ready(_) | Health::Empty | Health::Stopped => {
+                    PoolHealth::Starting | PoolHealth::Ready(_) | PoolHealth::Empty | PoolHealth::Stopped => {
                         NoWorkersReason::NotReady { after: timeout }
                     }
                 };
@@ -328,7 +330,7 @@ impl Pool {
     }
 
     /// Returns the state of the workers, now and whenever it changes.
-    pub fn health(&self) -> watch::Receiver<Health> {
+    pub fn health(&self) -> watch::Receiver<PoolHealth> {
         self.shared.health.subscribe()
     }
 

@@ -9,14 +9,14 @@ pub(crate) mod status;
 mod testing;
 
 pub use crate::options::{Affinity, CancelGrace, LostSessions, PoolOptions, PoolSettings, WarmUp};
-pub use crate::queue::{Health, Outcomes};
+pub use crate::queue::{Outcomes, PoolHealth};
 pub use crate::supervisor::WorkerDuty;
 pub use crate::worker::AUTOPSY_PATIENCE;
 pub use handle::Pool;
 pub use set::{FirstStart, PoolSet};
 pub use status::{
-    CallAtWork, CommandGrowth, HealthAnswer, PoolHealth, PoolStatus, TaintedPlace, WorkerInfo,
-    WorkerLiveness, WorkerPlace, WorkerStatus,
+    CallAtWork, CommandGrowth, HealthAnswer, PoolStatus, TaintedSlot, WorkerInfo, WorkerLiveness, WorkerSlot,
+    WorkerStatus,
 };
 #[doc(hidden)]
 pub use testing::WatchedWorker;

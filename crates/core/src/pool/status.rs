@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use super::{Health, Outcomes, Pool, WorkerDuty};
-use crate::adapter::AtWork;
+use super::{Outcomes, Pool, PoolHealth, WorkerDuty};
+use crate::adapter::{AtWork, ReplaceReason};
 use crate::call::CallError;
 use crate::custody::{self, Pid};
 use crate::supervisor::WorkerRow;
@@ -37,10 +37,9 @@ use snakepit_policy::{Fault, Tainted};
 pub struct PoolStatus {
     /// The pool's name.
     pub name: String,
-    /// Whether the pool has the workers that it should have.
+    /// Whether the pool has the workers that it should have, and why not.
+    #[serde(flatten)]
     pub health: PoolHealth,
-    /// Why the pool is not ready.
-    pub reason: Option<String>,
     /// The version of the pool's code and settings. Each successful reload makes a new one.
     pub generation: u64,
     /// The number of workers that the pool should have.
@@ -61,7 +60,7 @@ pub struct PoolStatus {
     /// How the pool's calls have ended so far.
     pub outcomes: Outcomes,
     /// Devices and slots that get no worker for a while.
-    pub tainted: Vec<TaintedPlace>,
+    pub tainted: Vec<TaintedSlot>,
     /// The memory that each command leaves behind, the largest first. Known if `max_rss` is set.
     pub growth: Vec<CommandGrowth>,
 }
@@ -121,7 +120,7 @@ pub struct WorkerStatus {
     /// Whether the worker gets calls.
     pub duty: WorkerDuty,
     /// Why the worker is to be replaced.
-    pub reason: Option<String>,
+    pub reason: Option<ReplaceReason>,
     /// What the worker did when the supervisor last looked, which it does once a second.
     pub liveness: Option<WorkerLiveness>,
     /// The calls that the worker runs.
@@ -133,25 +132,6 @@ pub struct WorkerStatus {
     pub cpu: Option<Duration>,
     /// The number of processes: the worker and everything it started.
     pub processes: Option<usize>,
-}
-
-/// Whether a pool has the workers that it should have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum PoolHealth {
-    /// The first workers are starting.
-    Starting,
-    /// All workers serve.
-    Ready,
-    /// Fewer workers serve than should.
-    Short,
-    /// Workers fail again and again.
-    Degraded,
-    /// The pool was scaled to 0 workers.
-    Empty,
-    /// The pool has stopped.
-    Stopped,
 }
 
 /// What a worker does, as seen from outside.
@@ -212,18 +192,18 @@ pub struct HealthAnswer {
 /// The device or the slot of a worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum WorkerPlace {
+pub enum WorkerSlot {
     /// A device, such as a GPU.
     Device(Arc<str>),
     /// A slot of a pool without devices.
-    Slot(usize),
+    Number(usize),
 }
 
-impl fmt::Display for WorkerPlace {
+impl fmt::Display for WorkerSlot {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(device) => to.write_str(&name_of(Some(device), 0)),
-            Self::Slot(slot) => to.write_str(&name_of(None, *slot)),
+            Self::Number(slot) => to.write_str(&name_of(None, *slot)),
         }
     }
 }
@@ -231,14 +211,14 @@ impl fmt::Display for WorkerPlace {
 /// A device or a slot that is not used for a while.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct TaintedPlace {
-    /// The device, or the slot.
+pub struct TaintedSlot {
+    /// The device, or the slot of a pool without devices.
     #[serde(serialize_with = "text")]
-    pub place: WorkerPlace,
+    pub slot: WorkerSlot,
     /// What a worker died of there.
     #[serde(serialize_with = "text")]
     pub fault: Fault,
-    /// How long the place stays unused.
+    /// How long it stays unused.
     #[serde(serialize_with = "seconds")]
     pub lasts: Duration,
 }
@@ -305,30 +285,29 @@ impl Pool {
     ///
     /// [`Pool::workers`], [`Pool::queued`] and [`Pool::in_flight`] answer at once.
     pub async fn status(&self) -> PoolStatus {
-        let roll = self.supervisor.roll().await;
-        let workers = join_all(roll.workers.into_iter().map(WorkerStatus::measure)).await;
+        let rows = self.supervisor.worker_rows().await;
+        let workers = join_all(rows.workers.into_iter().map(WorkerStatus::measure)).await;
         let health = self.shared.health.borrow().clone();
         let now = Instant::now();
-        let place = |tainted: Tainted| TaintedPlace {
-            place: tainted.device.map_or(WorkerPlace::Slot(tainted.slot), WorkerPlace::Device),
+        let slot = |tainted: Tainted| TaintedSlot {
+            slot: tainted.device.map_or(WorkerSlot::Number(tainted.slot), WorkerSlot::Device),
             fault: tainted.fault,
             lasts: tainted.until.saturating_duration_since(now),
         };
         let scheduler = self.shared.scheduler();
         PoolStatus {
             name: self.name().to_owned(),
-            health: PoolHealth::from(&health),
-            reason: health.reason().map(str::to_owned),
-            generation: roll.generation,
-            target: roll.target,
-            starting: roll.starting,
+            health,
+            generation: rows.generation,
+            target: rows.target,
+            starting: rows.starting,
             workers,
             queued: scheduler.depth(),
             queue_wait: scheduler.head_waits(now),
             in_flight: scheduler.in_flight(),
             sessions: self.shared.sessions.count(),
             outcomes: self.outcomes(),
-            tainted: roll.tainted.into_iter().map(place).collect(),
+            tainted: rows.tainted.into_iter().map(slot).collect(),
             growth: self.growth(),
         }
     }
@@ -346,18 +325,5 @@ impl Pool {
     /// Counts the calls that workers have.
     pub fn in_flight(&self) -> usize {
         self.shared.in_flight()
-    }
-}
-
-impl From<&Health> for PoolHealth {
-    fn from(health: &Health) -> Self {
-        match health {
-            Health::Starting => Self::Starting,
-            Health::Ready(_) => Self::Ready,
-            Health::Empty => Self::Empty,
-            Health::Short { .. } => Self::Short,
-            Health::Degraded { .. } => Self::Degraded,
-            Health::Stopped => Self::Stopped,
-        }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::outcomes::Tally;
-use super::{CallOutcome, Health, Outcomes, PoolInner, command_of};
+use super::{CallOutcome, Outcomes, PoolHealth, PoolInner, command_of};
 use crate::call::Autopsy;
 use crate::call::PoolCommand;
 use crate::call::{CallError, Input};
@@ -232,10 +232,12 @@ impl PoolInner {
     /// Returns why the pool is degraded, if it is.
     pub(crate) fn degraded(&self) -> Option<Arc<str>> {
         match &*self.health.borrow() {
-            Health::Degraded { reason, .. } => Some(Arc::clone(reason)),
-            Health::Starting | Health::Ready(_) | Health::Empty | Health::Stopped | Health::Short { .. } => {
-                None
-            }
+            PoolHealth::Degraded { reason, .. } => Some(Arc::clone(reason)),
+            PoolHealth::Starting
+            | PoolHealth::Ready(_)
+            | PoolHealth::Empty
+            | PoolHealth::Stopped
+            | PoolHealth::Short { .. } => None,
         }
     }
 

@@ -24,5 +24,5 @@ pub(crate) use outcomes::CallOutcome;
 pub use outcomes::Outcomes;
 pub(crate) use placement::{Location, OfferResult, Placement, QueueLimit};
 pub use session::SessionInfo;
-pub use shared::Health;
+pub use shared::PoolHealth;
 pub(crate) use shared::PoolInner;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::PoolInner;
 use super::session::{SessionClaim, SessionVisit};
-use crate::adapter::Reason;
+use crate::adapter::{Reason, ReplaceReason};
 use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::batch::BatchMember;
@@ -295,7 +295,7 @@ impl PoolInner {
         }
         if worker.serves_one {
             self.retire(worker.index);
-            worker.order(WorkerOrder::Retire(Reason::Replaced("each call gets a worker of its own".into())));
+            worker.order(WorkerOrder::Retire(Reason::Replaced(ReplaceReason::OneCallEach)));
         }
         let handle = Arc::clone(&worker.handle);
         let _dispatch = Dispatch::begin();
@@ -330,14 +330,4 @@ impl PoolInner {
 /// Ends a refused call. Its caller gets the error from the submission, so this end must not look like the pool's.
 pub(crate) fn withhold(call: Call) {
     call.fail(CallError::Cancelled);
-}
-
-impl Call {
-    /// Returns the estimated duration of the call, in nanoseconds, as far as it counts for calls behind it.
-    pub(crate) fn nanos(&self) -> u32 {
-        // A stream takes as long as its reader does.
-        let each = if self.stream_credit().is_some() { u32::MAX } else { self.command.estimate.nanos() };
-        let all = each.saturating_mul(self.command.runs(&self.input));
-        if self.is_quick_chunk() { all / crate::call::estimate::CHUNK_SHARE } else { all }
-    }
 }

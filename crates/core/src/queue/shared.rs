@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
 use super::admission::Admission;
 use super::call_timer::ListedCalls;
 use super::scheduler::open_workers::OpenWorkers;
@@ -24,7 +26,7 @@ use snakepit_policy::memory_growth::Growth;
 /// The state of a pool's workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Health {
+pub enum PoolHealth {
     /// The first workers are starting.
     Starting,
     /// As many workers serve as were asked for. The field is their number.
@@ -49,7 +51,19 @@ pub enum Health {
     },
 }
 
-impl Health {
+impl PoolHealth {
+    /// Returns the name of the state, as files and pages show it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready(_) => "ready",
+            Self::Empty => "empty",
+            Self::Stopped => "stopped",
+            Self::Short { .. } => "short",
+            Self::Degraded { .. } => "degraded",
+        }
+    }
+
     /// Returns why fewer workers serve than should.
     pub fn reason(&self) -> Option<&str> {
         match self {
@@ -57,6 +71,16 @@ impl Health {
             Self::Empty => Some(SCALED_TO_ZERO),
             Self::Starting | Self::Ready(_) | Self::Stopped => None,
         }
+    }
+}
+
+/// Two fields: `health`, the name of the state, and `reason`.
+impl Serialize for PoolHealth {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("PoolHealth", 2)?;
+        fields.serialize_field("health", self.name())?;
+        fields.serialize_field("reason", &self.reason())?;
+        fields.end()
     }
 }
 
@@ -73,7 +97,7 @@ pub(crate) struct PoolInner {
     pub(crate) oom: OomDetector,
     /// How much the engine logs.
     pub(crate) logging: Logging,
-    pub(crate) health: watch::Sender<Health>,
+    pub(crate) health: watch::Sender<PoolHealth>,
     pub(crate) events: EventOrigin,
     pub(crate) admission: Admission,
     /// Whether the supervisor wants to know of waiting calls.
@@ -113,7 +137,7 @@ impl PoolInner {
             runtime,
             oom,
             logging,
-            health: watch::Sender::new(Health::Starting),
+            health: watch::Sender::new(PoolHealth::Starting),
             events: EventOrigin::default(),
             admission: Admission::new(&config),
             wants_attention: AtomicBool::new(false),

@@ -21,7 +21,7 @@ use crate::call::answer::CallState;
 use crate::call::progress::{CallEnd, Progress};
 use crate::call::{Call, CallError, CallId, Extras, Input, NoWorkersReason, Portion, RemoteError};
 use crate::queue::{
-    AdmissionPermit, CallOutcome, CallTimer, Health, Location, Placement, PoolInner, QueueLimit,
+    AdmissionPermit, CallOutcome, CallTimer, Location, Placement, PoolHealth, PoolInner, QueueLimit,
 };
 use crate::sharded::ShardRef;
 use crate::telemetry::TraceContext;
@@ -343,10 +343,10 @@ impl PendingCall {
         let pool = self.pool.name.to_string();
         let degraded = self.pool.degraded();
         let reason = match &*self.pool.health.borrow() {
-            Health::Short { serving: 0, reason } | Health::Degraded { serving: 0, reason } => {
+            PoolHealth::Short { serving: 0, reason } | PoolHealth::Degraded { serving: 0, reason } => {
                 Some(NoWorkersReason::Failed(Arc::clone(reason)))
             }
-            Health::Empty => Some(NoWorkersReason::ScaledToZero),
+            PoolHealth::Empty => Some(NoWorkersReason::ScaledToZero),
             _ => None,
         };
         let error = match reason {

@@ -6,7 +6,6 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use super::periodic_checks::{CheckNotes, WorkerLook};
 use super::reload::Reload;
 use super::worker_task::{TaskEnd, WorkerStart, announce_session_end};
 use super::{Generation, SupervisorCommand};
-use crate::adapter::{Reason, StartError};
+use crate::adapter::{ReplaceReason, StartError};
 use crate::custody::Run;
 use crate::queue::PoolInner;
 use crate::telemetry::Event;
@@ -66,29 +65,9 @@ pub(super) struct ReplaceMark {
     pub(super) since: Instant,
 }
 
-/// Why a worker must be replaced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ReplaceReason {
-    Worn(RecycleReason),
-    Reload,
-}
-
-impl ReplaceReason {
-    pub(super) fn reason(self) -> Reason {
-        Reason::Replaced(self.to_string())
-    }
-
-    pub(super) fn now(self) -> ReplaceMark {
-        ReplaceMark { due: self, since: Instant::now() }
-    }
-}
-
-impl fmt::Display for ReplaceReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Worn(why) => why.fmt(f),
-            Self::Reload => f.write_str("the pool was reloaded"),
-        }
+impl ReplaceMark {
+    pub(super) fn now(due: ReplaceReason) -> Self {
+        Self { due, since: Instant::now() }
     }
 }
 
@@ -204,7 +183,7 @@ impl Supervisor {
                     Some(SupervisorCommand::Recycle(worker, reply)) => {
                         let _ = reply.send(self.recycle(worker.as_deref()));
                     }
-                    Some(SupervisorCommand::WorkerRows(reply)) => drop(reply.send(self.roll())),
+                    Some(SupervisorCommand::WorkerRows(reply)) => drop(reply.send(self.worker_rows())),
                     Some(SupervisorCommand::Reload(pool, reply)) => self.begin_reload(pool, reply),
                     Some(SupervisorCommand::Stop(window, done)) => {
                         self.stop(window, reports).await;
@@ -410,8 +389,8 @@ impl Supervisor {
                 let is_old = worker.generation != self.generation.number;
                 // A later generation means that its reload failed when the worker was about to serve.
                 let is_dropped = worker.generation > self.generation.number;
-                let due =
-                    (is_old && self.reload.is_some() || is_dropped).then(|| ReplaceReason::Reload.now());
+                let due = (is_old && self.reload.is_some() || is_dropped)
+                    .then(|| ReplaceMark::now(ReplaceReason::Reloaded));
                 let after = worker.ready_at.saturating_duration_since(worker.began_at);
                 // Starts take CPU time from calls, so replacements may use it for at most a third of the time.
                 self.next_replacement = worker.ready_at + 2 * after;

@@ -94,7 +94,7 @@ impl SupervisorHandle {
     }
 
     /// Returns the workers, or none once the supervisor has stopped.
-    pub(super) async fn roll(&self) -> WorkerRows {
+    pub(super) async fn worker_rows(&self) -> WorkerRows {
         self.ask(SupervisorCommand::WorkerRows).await.unwrap_or_default()
     }
 

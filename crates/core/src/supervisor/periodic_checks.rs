@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::main_loop::{ReplaceReason, SupervisedWorker, Supervisor, WorkerReport};
-use crate::adapter::{AtWork, Reason};
+use super::main_loop::{ReplaceMark, SupervisedWorker, Supervisor, WorkerReport};
+use crate::adapter::{AtWork, Reason, ReplaceReason};
 use crate::queue::PoolInner;
 use crate::telemetry::Event;
 use crate::worker::{Pss, Watch, Worker, WorkerOrder};
@@ -103,7 +103,7 @@ impl SupervisedWorker {
 
     /// Marks the worker for replacement. It serves until its replacement does.
     pub(super) fn recycle(&mut self, why: RecycleReason, shared: &PoolInner) {
-        self.due = Some(ReplaceReason::Worn(why).now());
+        self.due = Some(ReplaceMark::now(ReplaceReason::Recycled(why)));
         shared.announce(|pool| Event::WorkerDue {
             pool,
             worker: self.worker.id.as_str().into(),

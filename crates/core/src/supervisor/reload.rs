@@ -18,7 +18,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Generation;
-use super::main_loop::{ReplaceReason, SupervisedWorker, Supervisor};
+use super::main_loop::{ReplaceMark, SupervisedWorker, Supervisor};
+use crate::adapter::ReplaceReason;
 use crate::options::PoolOptions;
 use crate::telemetry::Event;
 use snakepit_policy::restarts::SHORT_LIFE;
@@ -104,7 +105,7 @@ impl Supervisor {
         self.adopt(Generation::new(self.next_generation, config));
         self.next_generation += 1;
         for member in self.serving.values_mut() {
-            member.due.get_or_insert_with(|| ReplaceReason::Reload.now());
+            member.due.get_or_insert_with(|| ReplaceMark::now(ReplaceReason::Reloaded));
         }
         self.reload = Some(Reload { before, size_before, replaced: 0, from_outside: 0, reply });
     }
@@ -174,7 +175,7 @@ impl Supervisor {
         self.restore_kept();
         self.adopt(before);
         for member in self.serving.values_mut() {
-            member.due.take_if(|mark| mark.due == ReplaceReason::Reload);
+            member.due.take_if(|mark| mark.due == ReplaceReason::Reloaded);
         }
         let _ = reply.send(Err(ReloadError::aborted(&self.shared.name, reason)));
     }

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 
 use tokio::time::Instant;
 
-use super::main_loop::{ReplaceReason, SupervisedWorker, Supervisor};
-use crate::adapter::Reason;
+use super::main_loop::{SupervisedWorker, Supervisor};
+use crate::adapter::{Reason, ReplaceReason};
 use crate::telemetry::Event;
 use crate::worker::WorkerOrder;
 
@@ -33,7 +33,7 @@ impl Supervisor {
                     self.keep(member);
                 }
                 _ => {
-                    let reason = member.due.map_or(Reason::Stopped, |mark| mark.due.reason());
+                    let reason = member.due.map_or(Reason::Stopped, |mark| Reason::Replaced(mark.due));
                     self.let_go(member, reason);
                 }
             }
@@ -65,7 +65,7 @@ impl Supervisor {
     /// Retires the kept workers when the reload is done.
     pub(super) fn let_kept_go(&mut self) {
         for member in std::mem::take(&mut self.kept) {
-            self.let_go(member, ReplaceReason::Reload.reason());
+            self.let_go(member, Reason::Replaced(ReplaceReason::Reloaded));
         }
     }
 
@@ -79,7 +79,7 @@ impl Supervisor {
             |_: &usize, member: &mut SupervisedWorker| member.worker.generation == self.generation.number;
         let new: Vec<_> = self.serving.extract_if(.., is_new).collect();
         for (_, member) in new {
-            self.let_go(member, Reason::Replaced("the reload was given up".into()));
+            self.let_go(member, Reason::Replaced(ReplaceReason::ReloadGivenUp));
         }
     }
 

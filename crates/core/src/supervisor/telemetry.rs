@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::main_loop::{SupervisedWorker, Supervisor};
 use super::{WorkerDuty, WorkerRow, WorkerRows};
-use crate::queue::Health;
+use crate::queue::PoolHealth;
 use crate::telemetry::{Event, Level, emit_with};
 
 impl Supervisor {
@@ -14,7 +14,7 @@ impl Supervisor {
         // If no worker is wanted before a call comes, it is no sign of health that none is missing.
         let fails = self.restarts.is_degraded() && self.serving.is_empty();
         let health = if self.is_empty() && self.first.is_none() {
-            Health::Empty
+            PoolHealth::Empty
         } else if self.serving.len() >= self.target() && !fails {
             if let Some(first) = self.first.take() {
                 let _ = first.send(Ok(()));
@@ -25,16 +25,16 @@ impl Supervisor {
                 // The trouble is over, and is not the reason for later failures.
                 self.trouble = None;
             }
-            self.short_of_some().unwrap_or(Health::Ready(self.target))
+            self.short_of_some().unwrap_or(PoolHealth::Ready(self.target))
         } else if let Some(reason) = self.trouble.clone() {
             let serving = self.serving.len();
             if self.restarts.is_degraded() {
-                Health::Degraded { serving, reason }
+                PoolHealth::Degraded { serving, reason }
             } else {
-                Health::Short { serving, reason }
+                PoolHealth::Short { serving, reason }
             }
         } else {
-            Health::Starting
+            PoolHealth::Starting
         };
         self.shared.health.send_if_modified(|current| {
             let changed = *current != health;
@@ -68,13 +68,13 @@ impl Supervisor {
             in_flight: 0,
             sessions: 0,
         });
-        self.shared.health.send_replace(Health::Stopped);
+        self.shared.health.send_replace(PoolHealth::Stopped);
         emit_with(Level::Info, || Event::PoolStopped { pool: Arc::clone(pool) });
     }
 
-    /// Returns `Health::Short` if there are enough workers but too few of them can serve. No other workers are started
+    /// Returns `PoolHealth::Short` if there are enough workers but too few of them can serve. No other workers are started
     /// in their place: the stopped ones may be continued.
-    fn short_of_some(&self) -> Option<Health> {
+    fn short_of_some(&self) -> Option<PoolHealth> {
         let (halted, others): (Vec<&SupervisedWorker>, Vec<_>) =
             self.serving.values().partition(|it| it.is_halted());
         let stuck: Vec<&SupervisedWorker> =
@@ -90,14 +90,14 @@ impl Supervisor {
         });
         let reason = told.collect::<Vec<_>>().join("; ");
         (serving < self.target() && !reason.is_empty())
-            .then(|| Health::Short { serving, reason: reason.into() })
+            .then(|| PoolHealth::Short { serving, reason: reason.into() })
     }
 
-    pub(super) fn roll(&mut self) -> WorkerRows {
+    pub(super) fn worker_rows(&mut self) -> WorkerRows {
         let row = |member: &SupervisedWorker, state| WorkerRow {
             worker: Arc::clone(&member.worker),
             state,
-            reason: member.due.map(|mark| mark.due.to_string()),
+            reason: member.due.map(|mark| mark.due),
             liveness: None,
         };
         let serving = self.serving.values().map(|member| {

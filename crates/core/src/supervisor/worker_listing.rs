@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::adapter::ReplaceReason;
+
 use crate::worker::Worker;
 use snakepit_policy::Tainted;
 use snakepit_policy::liveness::Liveness;
@@ -37,6 +39,6 @@ pub(crate) struct WorkerRows {
 pub(crate) struct WorkerRow {
     pub(crate) worker: Arc<Worker>,
     pub(crate) state: WorkerDuty,
-    pub(crate) reason: Option<String>,
+    pub(crate) reason: Option<ReplaceReason>,
     pub(crate) liveness: Option<Liveness>,
 }

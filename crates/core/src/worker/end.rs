@@ -280,7 +280,7 @@ async fn publish_autopsy(worker: &Worker, reason: &Reason, stack: Option<String>
         Reason::Died => None,
         Reason::Stopped => Some("its pool stopped before it had answered".into()),
         Reason::Broken(fault) => Some(fault.to_string()),
-        Reason::Replaced(why) => Some(why.clone()),
+        Reason::Replaced(why) => Some(why.to_string()),
         Reason::CancelIgnored(call) => Some(format!("call {call} was cancelled and did not end")),
         Reason::Stuck(time) => Some(format!("it had a call and showed no sign of life for {time:?}")),
     };

@@ -122,6 +122,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::adapter::ReplaceReason;
     use crate::call::CallId;
     use crate::call::crash;
     use crate::custody::Exit;
@@ -151,7 +152,8 @@ mod tests {
         let judged = |reason: Reason| blame(&reason, &crash());
         assert_eq!(judged(Reason::Broken("it speaks in tongues".into())), Some(Blame::Own));
         assert_eq!(judged(Reason::Stuck(Duration::from_mins(1))), Some(Blame::Perhaps));
-        for told in [Reason::Stopped, Reason::Replaced("it is old".into()), Reason::CancelIgnored(CallId(1))]
+        for told in
+            [Reason::Stopped, Reason::Replaced(ReplaceReason::Reloaded), Reason::CancelIgnored(CallId(1))]
         {
             assert_eq!(judged(told), None);
         }

@@ -14,7 +14,7 @@ use super::answer_json::to_json;
 use crate::pool::Pool;
 use crate::value::Args;
 use crate::{CallError, Sample, SampleStage, Snakepit, Value};
-use snakepit_core::{CallBuilder, NoWorkersReason};
+use snakepit_core::CallBuilder;
 use snakepit_policy::CountedFailures;
 
 /// The longest time that a sample waits for a worker.
@@ -133,9 +133,7 @@ impl PoolCaller {
     fn retry_pause(&self, pool: Option<&str>, error: &CallError, first: Instant) -> Option<Duration> {
         let is_hopeless = match error {
             // A queue is full because the evaluation asks more at the same time than it takes, and would do so again.
-            CallError::Saturated { .. }
-            | CallError::NoWorkers { reason: NoWorkersReason::ScaledToZero, .. }
-            | CallError::Stopped => true,
+            CallError::Saturated { .. } => true,
             CallError::NoWorkers { degraded, .. } => !self.gets_a_worker(pool, degraded.is_some(), first),
             _ => false,
         };

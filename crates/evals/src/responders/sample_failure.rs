@@ -57,7 +57,7 @@ fn is_fatal(error: &CallError) -> bool {
         CallError::NoSuchPool { .. } | CallError::Cancelled => true,
         CallError::Remote(error) => error.kind == RemoteErrorKind::UnknownCommand,
         // A sample that waits too long for a worker has timed out.
-        _ => error.is_retryable() && !error.is_timeout(),
+        _ => error.was_not_served() && !error.is_timeout(),
     }
 }
 

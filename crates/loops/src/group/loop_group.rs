@@ -226,13 +226,12 @@ impl Runnable for LoopGroup {
     /// Runs the group as [`LoopGroup::run_without_signals`] does.
     fn run(&self, options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
         Box::pin(async move {
-            match self.run_without_signals(options).await {
-                Ok(_) => Ok(()),
-                Err(GroupError::Run(error) | GroupError::Crashed { source: error, .. }) => Err(error),
-                Err(error) => {
-                    Err(LoopError::Failed { name: self.name().to_owned(), reason: error.to_string() })
-                }
-            }
+            let ended = self.run_without_signals(options).await;
+            ended.map(drop).map_err(|error| match error {
+                GroupError::Run(error) | GroupError::Crashed { source: error, .. } => error,
+                GroupError::SignalHandling(error) => LoopError::Signals(error),
+                GroupError::Watchdog(source) => LoopError::Thread { name: self.name().to_owned(), source },
+            })
         })
     }
 

@@ -59,22 +59,16 @@ impl PoolLoop {
             None => pit.pools().first(),
         };
         let Some(pool) = found.cloned() else {
-            let reason = match &options.pool {
-                Some(wanted) => {
-                    let known = similar_names::hint(wanted, pit.pools().iter().map(Pool::name));
-                    format!("there is no pool {wanted}; {known}")
-                }
-                None => "the engine has no pool: add one to its builder".to_owned(),
-            };
-            return Err(LoopError::Failed { name, reason });
+            let Some(wanted) = &options.pool else { return Err(LoopError::NoPools { name }) };
+            let known = similar_names::hint(wanted, pit.pools().iter().map(Pool::name));
+            return Err(LoopError::NoSuchPool { name, pool: wanted.clone(), known });
         };
         let commands = pool.commands();
         // Some SDKs do not tell their commands before a call.
         if pool.tells_its_commands() && !commands.contains(&options.command) {
             let known = similar_names::hint(&options.command, commands.iter().map(String::as_str));
-            let reason =
-                format!("the workers of pool {} have no command {}; {known}", pool.name(), options.command);
-            return Err(LoopError::Failed { name, reason });
+            let (pool, command) = (pool.name().to_owned(), options.command.clone());
+            return Err(LoopError::NoSuchCommand { name, pool, command, known });
         }
         let places: usize = pool.workers().iter().map(|worker| worker.concurrency).sum();
         let control = Control::new(name);
@@ -195,10 +189,11 @@ async fn answer(pending: &mut PendingCall, heartbeat: Option<Beats>) -> Result<V
 /// Converts the error of a call to the outcome of its message. If no worker has begun the call, the message did not
 /// fail.
 fn failed(error: CallError) -> HandlingOutcome {
-    match error.retry_after() {
-        Some(again_in) => HandlingOutcome::NotBegun { failure: error.into(), again_in },
-        None => HandlingOutcome::Failed(error.into()),
+    if !error.was_not_served() {
+        return HandlingOutcome::Failed(error.into());
     }
+    let again_in = error.retry_after().unwrap_or_default();
+    HandlingOutcome::NotBegun { failure: error.into(), again_in }
 }
 
 impl Runnable for PoolLoop {

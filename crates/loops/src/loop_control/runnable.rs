@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use crate::lifecycle::CoordinatorError;
 use crate::mailbox::{MailboxError, ReceiveOptions};
 use crate::{Control, Heartbeat, Intake};
 use snakepit_settings::setters;
@@ -30,12 +31,74 @@ pub enum LoopError {
         /// The panic's message.
         reason: String,
     },
-    /// The loop lacks something that it needs: a pool, a command or a thread.
+    /// The engine has no pool.
+    #[error("the loop {name} needs a pool, and the engine has none: add one to its builder")]
+    NoPools {
+        /// The name of the loop.
+        name: String,
+    },
+    /// The engine has no pool of this name.
+    #[error("the loop {name}: there is no pool {pool}; {known}")]
+    NoSuchPool {
+        /// The name of the loop.
+        name: String,
+        /// The name of the pool that the loop needs.
+        pool: String,
+        /// The pools that exist, or the one with the most similar name, as text.
+        known: String,
+    },
+    /// The pool's workers do not have the command.
+    #[error("the loop {name}: the workers of pool {pool} have no command {command}; {known}")]
+    NoSuchCommand {
+        /// The name of the loop.
+        name: String,
+        /// The pool.
+        pool: String,
+        /// The command that the loop calls.
+        command: String,
+        /// The commands that exist, or the one with the most similar name, as text.
+        known: String,
+    },
+    /// The loop's mailbox does not exist.
+    #[error(
+        "the loop {name}: there is no mailbox {mailbox}{}",
+        .nearest.as_ref().map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"))
+    )]
+    NoSuchMailbox {
+        /// The name of the loop.
+        name: String,
+        /// The mailbox, with its file or server.
+        mailbox: String,
+        /// The mailbox there with the most similar name.
+        nearest: Option<String>,
+    },
+    /// The loop's mailbox cannot be opened.
+    #[error("the loop {name} cannot open its mailbox")]
+    Mailbox {
+        /// The name of the loop.
+        name: String,
+        /// What the mailbox reported.
+        #[source]
+        source: MailboxError,
+    },
+    /// A thread of the loop cannot be started.
+    #[error("the loop {name} cannot start a thread: is the limit of threads (ulimit -u) reached?")]
+    Thread {
+        /// The name of the loop.
+        name: String,
+        /// What the operating system reported.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The signals of a group cannot be handled.
+    #[error(transparent)]
+    Signals(CoordinatorError),
+    /// A loop of your own failed.
     #[error("the loop {name} failed: {reason}")]
     Failed {
         /// The name of the loop.
         name: String,
-        /// What is missing.
+        /// Why it failed.
         reason: String,
     },
 }

@@ -119,10 +119,8 @@ impl MessageLoop {
             room: Notify::new(),
         });
         settle::write_delivery_limit(&*self.mailbox, &context).await.map_err(LoopError::Options)?;
-        let lease_guard = LeaseGuard::new(Arc::clone(&context)).map_err(|error| LoopError::Failed {
-            name: self.control.name().to_owned(),
-            reason: format!("cannot start the thread that extends leases: {error}"),
-        })?;
+        let lease_guard = LeaseGuard::new(Arc::clone(&context))
+            .map_err(|source| LoopError::Thread { name: self.control.name().to_owned(), source })?;
         let now = Instant::now();
         let run = MessageLoopRun {
             message_loop: self,

@@ -4,7 +4,7 @@
 use tokio::sync::watch;
 
 use crate::Pool;
-use crate::pool::Health;
+use crate::pool::PoolHealth;
 use snakepit_core::NoWorkersReason;
 
 /// Whether a pool can serve its loop.
@@ -22,7 +22,7 @@ pub(crate) enum PoolReadiness {
 #[derive(Clone, Debug)]
 pub(crate) struct PoolGate {
     pool: Pool,
-    health: watch::Receiver<Health>,
+    health: watch::Receiver<PoolHealth>,
 }
 
 impl PoolGate {
@@ -36,15 +36,15 @@ impl PoolGate {
         match &*self.health.borrow() {
             // A debugged pool has a worker only while a call waits for one.
             _ if self.pool.is_debugged() => PoolReadiness::Ready,
-            Health::Short { serving: 0, reason } | Health::Degraded { serving: 0, reason } => {
+            PoolHealth::Short { serving: 0, reason } | PoolHealth::Degraded { serving: 0, reason } => {
                 let first = reason.lines().next().unwrap_or_default();
                 PoolReadiness::NoWorker(format!("pool {name} has no worker: {first}"))
             }
-            Health::Empty => {
+            PoolHealth::Empty => {
                 let reason = NoWorkersReason::ScaledToZero;
                 PoolReadiness::NoWorker(format!("pool {name} has no worker: {reason}"))
             }
-            Health::Stopped => PoolReadiness::Stopped(format!("pool {name} has stopped")),
+            PoolHealth::Stopped => PoolReadiness::Stopped(format!("pool {name} has stopped")),
             // The pool serves, or is about to.
             _ => PoolReadiness::Ready,
         }

@@ -29,10 +29,27 @@ fn errors_of_loops_and_groups(texts: &mut ErrorTexts) {
             range: "between 0s and 20s".into(),
         })],
         Panicked => [panicked()],
-        Failed => [LoopError::Failed {
-            name: "numbers".into(),
-            reason: "pool numbers has no command adds; did you mean add?".into(),
+        NoPools => [LoopError::NoPools { name: "sums".into() }],
+        NoSuchPool => [LoopError::NoSuchPool {
+            name: "sums".into(),
+            pool: "nubmers".into(),
+            known: "did you mean `numbers`?".into(),
         }],
+        NoSuchCommand => [LoopError::NoSuchCommand {
+            name: "sums".into(),
+            pool: "numbers".into(),
+            command: "sub".into(),
+            known: "there is add, count".into(),
+        }],
+        NoSuchMailbox => [LoopError::NoSuchMailbox {
+            name: "sums".into(),
+            mailbox: "nubmers in mail.db".into(),
+            nearest: Some("numbers".into()),
+        }],
+        Mailbox => [LoopError::Mailbox { name: "sums".into(), source: MailboxError::Closed("numbers".into()) }],
+        Thread => [LoopError::Thread { name: "sums".into(), source: no_thread() }],
+        Signals => [LoopError::Signals(CoordinatorError::Thread(no_thread()))],
+        Failed => [LoopError::Failed { name: "sums".into(), reason: "the printer has no paper".into() }],
     });
     every_variant!(texts, GroupError {
         Crashed => [GroupError::Crashed { name: "numbers".into(), source: panicked() }],

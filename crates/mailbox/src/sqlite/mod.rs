@@ -76,7 +76,10 @@ macro_rules! output {
     ($mailbox:expr, $operation:expr, $variant:ident) => {
         match $mailbox.perform($operation).await? {
             OperationOutput::$variant(output) => Ok(output),
-            other => Err(MailboxError::backend(format!("the mailbox's writer answered {other:?}"))),
+            other => Err(MailboxError::backend(
+                crate::BackendErrorKind::Other,
+                format!("the mailbox's writer answered {other:?}"),
+            )),
         }
     };
 }

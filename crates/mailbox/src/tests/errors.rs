@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use snakepit_error_texts::{ErrorTexts, every_variant};
 
-use crate::{MailboxError, check_wait};
+use crate::{BackendErrorKind, MailboxError, check_wait};
 
 /// What the messages hold.
 struct Order;
@@ -47,6 +47,7 @@ fn errors_of_mailboxes(texts: &mut ErrorTexts) {
                 .into(),
         )],
         Backend => [MailboxError::Backend {
+            kind: BackendErrorKind::Full,
             reason: "cannot list the mailboxes".into(),
             source: Some(Arc::new(full)),
         }],

@@ -42,33 +42,33 @@ impl LoopConfig {
         }
         let known = match SqliteOptions::new().existing().queue_names(&self.file) {
             Err(MailboxError::Missing(_)) => {
-                return Err(self.failed(format!("there is no mailbox file {}", self.file.display())));
+                return Err(self.no_mailbox(format!("file {}", self.file.display()), None));
             }
-            known => known.map_err(|error| self.cannot_open(&error))?,
+            known => known.map_err(|source| self.cannot_open(source))?,
         };
         if known.contains(&self.queue) {
             return Ok(());
         }
-        let (queue, file) = (&self.queue, self.file.display());
-        let missing = format!("there is no mailbox {queue} in {file}");
-        Err(self.failed(match nearest(queue, known.iter().map(String::as_str)) {
-            Some(nearest) => format!("{missing}; did you mean `{nearest}`?"),
-            None => missing,
-        }))
+        let nearest = nearest(&self.queue, known.iter().map(String::as_str));
+        Err(self.no_mailbox(format!("{} in {}", self.queue, self.file.display()), nearest))
     }
 
-    fn failed(&self, reason: String) -> LoopError {
-        LoopError::Failed { name: self.name().to_owned(), reason }
+    fn no_mailbox(&self, mailbox: String, nearest: Option<&str>) -> LoopError {
+        LoopError::NoSuchMailbox {
+            name: self.name().to_owned(),
+            mailbox,
+            nearest: nearest.map(str::to_owned),
+        }
     }
 
-    fn cannot_open(&self, error: &MailboxError) -> LoopError {
-        self.failed(format!("its mailbox cannot be opened: {error}"))
+    fn cannot_open(&self, source: MailboxError) -> LoopError {
+        LoopError::Mailbox { name: self.name().to_owned(), source }
     }
 
     /// Opens the mailbox, and creates it if it is missing. Returns the loop, to be run alone or in a group.
     pub fn open(&self, pit: &Snakepit) -> Result<PoolLoop, LoopError> {
         let mailbox =
-            SqliteMailbox::open_named(&self.file, &self.queue).map_err(|error| self.cannot_open(&error))?;
+            SqliteMailbox::open_named(&self.file, &self.queue).map_err(|source| self.cannot_open(source))?;
         PoolLoop::new(pit, Arc::new(mailbox), &self.options)
     }
 }

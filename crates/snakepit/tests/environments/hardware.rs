@@ -131,7 +131,7 @@ async fn inside_one_gpu_each() {
     assert_eq!(stats.tainted.len(), 1, "{:?}", stats.tainted);
     let left: BTreeSet<_> = stats.workers.iter().filter_map(|worker| worker.info.device.clone()).collect();
     assert_eq!(left.len(), 1, "{left:?}");
-    assert!(!left.iter().any(|device| stats.tainted[0].place.to_string().contains(device)), "{left:?}");
+    assert!(!left.iter().any(|device| stats.tainted[0].slot.to_string().contains(device)), "{left:?}");
     pit.end().await;
     let all = Pit::start(snakepit::python(teller()).workers(1).gpus(Gpus::All)).await;
     assert_eq!(variables(&all, &SEEN).await[0].as_deref(), Some("4,GPU-5a"));

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use snakepit::mailbox::{
-    Capabilities, DeadLetter, FoundMessage, LeaseChange, Mailbox, MailboxError, Message, MessageCounts,
-    MessageId, NackOptions, Pending, QueueSettings, Receipt, ReceiveOptions, Reply, SendOptions,
-    SettingsChange,
+    BackendErrorKind, Capabilities, DeadLetter, FoundMessage, LeaseChange, Mailbox, MailboxError, Message,
+    MessageCounts, MessageId, NackOptions, Pending, QueueSettings, Receipt, ReceiveOptions, Reply,
+    SendOptions, SettingsChange,
 };
 
 #[derive(Debug)]
@@ -81,7 +81,11 @@ impl Flaky {
     fn fail<'a, T: 'a + std::marker::Send>(&self, reason: &str) -> Pending<'a, T> {
         self.failures.fetch_add(1, Ordering::SeqCst);
         let reason = reason.to_owned();
-        Box::pin(std::future::ready(Err(MailboxError::Backend { reason, source: None })))
+        Box::pin(std::future::ready(Err(MailboxError::Backend {
+            kind: BackendErrorKind::Other,
+            reason,
+            source: None,
+        })))
     }
 }
 

@@ -280,8 +280,21 @@ impl CallError {
         }
     }
 
-    /// Reports whether the same call may succeed later: the command has certainly not begun, and nothing is wrong with
-    /// the call itself.
+    /// Reports whether the pool did not serve the call, for a reason that lies with the pool and not with the call: no
+    /// worker was free, the queue was full, the pool has stopped, and the like.
+    pub fn was_not_served(&self) -> bool {
+        match self.class() {
+            ErrorClass::Unserved | ErrorClass::Saturated | ErrorClass::Later | ErrorClass::Stopped => true,
+            ErrorClass::Answered
+            | ErrorClass::Died
+            | ErrorClass::TimedOut
+            | ErrorClass::Refused
+            | ErrorClass::Cancelled => false,
+        }
+    }
+
+    /// Reports whether the same call may succeed later: the pool [did not serve](CallError::was_not_served) it, but may
+    /// do so without anybody's help. A pool that was stopped or scaled to zero does not.
     pub fn is_retryable(&self) -> bool {
         self.retry_after().is_some()
     }
@@ -295,23 +308,15 @@ impl CallError {
     /// fn pause(error: &CallError) -> Option<Duration> {
     ///     error.retry_after().map(|after| after.max(Duration::from_millis(50)))
     /// }
-    /// assert_eq!(pause(&CallError::Stopped), Some(Duration::from_millis(50)));
-    /// assert_eq!(pause(&CallError::Cancelled), None);
+    /// let saturated = CallError::Saturated { pool: "numbers".into(), depth: 1000, degraded: None };
+    /// assert_eq!(pause(&saturated), Some(Duration::from_millis(50)));
+    /// assert_eq!(pause(&CallError::Stopped), None);
     /// ```
     pub fn retry_after(&self) -> Option<Duration> {
-        match (self.class(), self) {
-            (_, Self::CircuitOpen { retry_in, .. }) => Some(*retry_in),
-            (ErrorClass::Unserved | ErrorClass::Saturated | ErrorClass::Later | ErrorClass::Stopped, _) => {
-                Some(Duration::ZERO)
-            }
-            (
-                ErrorClass::Answered
-                | ErrorClass::Died
-                | ErrorClass::TimedOut
-                | ErrorClass::Refused
-                | ErrorClass::Cancelled,
-                _,
-            ) => None,
+        match self {
+            Self::CircuitOpen { retry_in, .. } => Some(*retry_in),
+            Self::Stopped | Self::NoWorkers { reason: NoWorkersReason::ScaledToZero, .. } => None,
+            _ => self.was_not_served().then_some(Duration::ZERO),
         }
     }
 
@@ -440,12 +445,15 @@ mod tests {
         };
         let timeout =
             CallError::Timeout { command, after: pause, stack: None, output: Vec::new(), degraded: None };
+        let empty =
+            CallError::NoWorkers { pool: "a".into(), reason: NoWorkersReason::ScaledToZero, degraded: None };
         let lost = CallError::SessionLost { session: "s".into(), worker: "w".into() };
         for (error, is_timeout, was_started, retry_after) in [
             (open, false, false, Some(pause)),
             (saturated, false, false, Some(Duration::ZERO)),
             (queue, true, false, Some(Duration::ZERO)),
-            (CallError::Stopped, false, false, Some(Duration::ZERO)),
+            (CallError::Stopped, false, false, None),
+            (empty, false, false, None),
             (lost, false, false, None),
             (timeout, true, true, None),
             (CallError::Cancelled, false, true, None),

@@ -12,10 +12,10 @@ use rusqlite::Connection;
 
 use super::lock_wait::within;
 use super::{DatabaseFile, beside, ownership, wal};
-use crate::MailboxError;
 use crate::sqlite::error::explain;
 use crate::sqlite::operation::{Operation, OperationOutput};
 use crate::sqlite::{SqliteMailbox, output};
+use crate::{BackendErrorKind, MailboxError};
 
 /// How many free pages stay in the file for later messages.
 const KEPT: i64 = 256;
@@ -86,8 +86,13 @@ impl SqliteMailbox {
 async fn in_background(
     act: impl FnOnce() -> Result<(), MailboxError> + Send + 'static,
 ) -> Result<(), MailboxError> {
-    let failed =
-        |error| MailboxError::backend_caused("the work on the mailbox's file was interrupted", error);
+    let failed = |error| {
+        MailboxError::backend_caused(
+            BackendErrorKind::Io,
+            "the work on the mailbox's file was interrupted",
+            error,
+        )
+    };
     tokio::task::spawn_blocking(act).await.map_err(failed)?
 }
 
@@ -98,7 +103,7 @@ fn backup(file: &DatabaseFile, to: &Path) -> Result<(), MailboxError> {
             "{} cannot be written: its directory must exist, be writable and have room, and the file must not exist yet",
             to.display()
         );
-        MailboxError::backend_caused(reason, error)
+        MailboxError::backend_caused(BackendErrorKind::Io, reason, error)
     };
     if fs::symlink_metadata(&to).is_ok() {
         return Err(failed(std::io::ErrorKind::AlreadyExists.into()));

@@ -28,8 +28,8 @@ use wal::LogSync;
 
 use super::error::OperationError;
 use super::stored_time::{Micros, micros};
-use crate::MailboxError;
 use crate::clock::Clock;
+use crate::{BackendErrorKind, MailboxError};
 
 /// The number of prepared statements to cache, larger than the number of statements.
 const CACHED_STATEMENTS: usize = 64;
@@ -82,14 +82,17 @@ impl DatabaseFile {
         let refuse = |error: std::io::Error| {
             let reason =
                 format!("{} cannot be opened: its directory must exist and be readable", path.display());
-            MailboxError::backend_caused(reason, error)
+            MailboxError::backend_caused(BackendErrorKind::NoAccess, reason, error)
         };
         ownership::check_link(path)?;
         if path.exists() {
             return path.canonicalize().map_err(refuse);
         }
         let Some(name) = path.file_name() else {
-            return Err(MailboxError::backend(format!("{} names no file", path.display())));
+            return Err(MailboxError::backend(
+                BackendErrorKind::NoAccess,
+                format!("{} names no file", path.display()),
+            ));
         };
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(parent.canonicalize().map_err(refuse)?.join(name))
@@ -161,32 +164,36 @@ impl DatabaseFile {
         // every use.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let file = self.path.display();
-        let refused = |reason: String| Err(MailboxError::backend(reason).into());
+        let refused = |kind, reason: String| Err(MailboxError::backend(kind, reason).into());
+        let foreign = |reason| refused(BackendErrorKind::Foreign, reason);
         let kind = schema::kind(&connection)?;
         match kind {
             FileKind::Empty if self.creation == Creation::Never => return Err(self.no_file().into()),
             FileKind::Empty | FileKind::Mailbox => {}
             FileKind::Newer(version) => {
-                return refused(format!(
+                return foreign(format!(
                     "{file} was written by a newer version of this program (its format is {version}, known here are 1 to \
                      {}): update this program",
                     schema::VERSION
                 ));
             }
             FileKind::Programmed => {
-                return refused(format!(
+                return foreign(format!(
                     "{file} has triggers or views, which no mailbox has: somebody has changed it; name another file, or \
                      restore a backup"
                 ));
             }
             FileKind::Foreign => {
-                return refused(format!("{file} is a SQLite file of another program: name another file"));
+                return foreign(format!("{file} is a SQLite file of another program: name another file"));
             }
         }
         if connection.is_readonly("main")? {
-            return refused(format!(
-                "{file} cannot be written: give this user write permission for the file and its directory"
-            ));
+            return refused(
+                BackendErrorKind::NoAccess,
+                format!(
+                    "{file} cannot be written: give this user write permission for the file and its directory"
+                ),
+            );
         }
         if kind == FileKind::Empty {
             // This can be configured only in a file without tables.
@@ -197,9 +204,10 @@ impl DatabaseFile {
         connection.pragma_update(None, "synchronous", "EXTRA")?;
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
-            return refused(format!(
-                "{file} cannot have a write-ahead log (its mode is {mode}): keep it on a local disk"
-            ));
+            return refused(
+                BackendErrorKind::Other,
+                format!("{file} cannot have a write-ahead log (its mode is {mode}): keep it on a local disk"),
+            );
         }
         // A commit does not sync the log: the writer does that after the commit, when the file is no longer
         // locked. Checkpoints sync both the log and the file.
@@ -211,7 +219,7 @@ impl DatabaseFile {
         connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         if self.needs_a_lost_log(&connection)? {
             match self.lost_log {
-                LostLog::Refuse => return refused(lost_log(&self.path)),
+                LostLog::Refuse => return refused(BackendErrorKind::Damaged, lost_log(&self.path)),
                 LostLog::Accept => wal::accept_loss(&connection)?,
             }
         }

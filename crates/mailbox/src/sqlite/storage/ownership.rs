@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::beside;
-use crate::MailboxError;
+use crate::{BackendErrorKind, MailboxError};
 
 /// The suffixes of the files that SQLite keeps beside the mailbox.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -146,7 +146,7 @@ fn refused(path: &Path, wrong: &str) -> MailboxError {
         path.display(),
         me()
     );
-    MailboxError::backend(reason)
+    MailboxError::backend(BackendErrorKind::NoAccess, reason)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::backend::MessageIds;
 use crate::sqlite::storage::{Creation, DatabaseFile};
 use crate::sqlite::writer::failpoint::{FaultPoint, reach};
 use crate::sqlite::writer::handle::OpenQueues;
-use crate::{DeadReason, MailboxError, QueueSettings, SettingsChange};
+use crate::{BackendErrorKind, DeadReason, MailboxError, QueueSettings, SettingsChange};
 
 /// Returns the number of a queue. Creates a missing queue if `creation` allows it.
 pub(crate) fn queue_number(
@@ -52,7 +52,7 @@ impl Transaction<'_> {
         let settings = match stored_settings(self.connection, queue)? {
             None => QueueSettings::default(),
             Some(text) => serde_json::from_str(&text).map_err(|error| {
-                MailboxError::backend(format!(
+                MailboxError::backend(BackendErrorKind::Damaged, format!(
                     "the settings of the mailbox cannot be read ({error}): set them again, or restore a backup"
                 ))
             })?,

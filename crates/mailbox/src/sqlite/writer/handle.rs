@@ -13,7 +13,7 @@ use super::operation_queue::OperationQueue;
 use crate::sqlite::storage::lock_wait::within;
 use crate::sqlite::storage::{DatabaseFile, Inode};
 use crate::sqlite::transaction::register;
-use crate::{MailboxError, SettingsChange};
+use crate::{BackendErrorKind, MailboxError, SettingsChange};
 
 /// How long dropping the last handle waits for the file to be closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,6 +105,7 @@ impl WriterHandle {
         let file = Arc::new(file);
         let failed = |error: std::io::Error| {
             MailboxError::backend_caused(
+                BackendErrorKind::Other,
                 format!("the writer of {} cannot be started", file.path.display()),
                 error,
             )

@@ -42,8 +42,8 @@ use super::storage::wal::{self, Wal};
 use super::storage::{DatabaseFile, Inode};
 use super::stored_time::{Micros, micros};
 use super::transaction::{Transaction, TransactionEvent};
-use crate::MailboxError;
 use crate::backend::MessageIds;
+use crate::{BackendErrorKind, MailboxError};
 
 /// How often the writer looks for commits without a notification: the process died before it sent one, or the
 /// system cannot watch files.
@@ -285,9 +285,12 @@ impl FileWriter {
             if self.inode == self.file.inode() {
                 return Ok(());
             }
-            let error = MailboxError::backend(format!(
-                "{path} was moved or removed while it was open: the next operation opens it again, or creates it"
-            ));
+            let error = MailboxError::backend(
+                BackendErrorKind::Io,
+                format!(
+                    "{path} was moved or removed while it was open: the next operation opens it again, or creates it"
+                ),
+            );
             self.disconnect();
             return Err(error);
         }
@@ -455,7 +458,7 @@ fn unsynced(path: &Path, error: std::io::Error) -> MailboxError {
          operation opens the file again",
         path.display()
     );
-    MailboxError::backend_caused(reason, error)
+    MailboxError::backend_caused(BackendErrorKind::Io, reason, error)
 }
 
 /// When the log must be synced after a transaction.

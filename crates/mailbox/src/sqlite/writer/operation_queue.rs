@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::MailboxError;
 use crate::sqlite::operation::QueuedOperation;
+use crate::{BackendErrorKind, MailboxError};
 
 /// How many operations may be queued. Further callers wait for a permit.
 const PERMITS: usize = 4096;
@@ -185,5 +185,5 @@ impl OperationQueue {
 }
 
 pub(crate) fn writer_gone() -> MailboxError {
-    MailboxError::backend("the mailbox's writer has ended: open the mailbox again")
+    MailboxError::backend(BackendErrorKind::Other, "the mailbox's writer has ended: open the mailbox again")
 }

@@ -267,7 +267,7 @@ impl Bench {
         if stats.target != model.target || stats.starting != 0 || stats.in_flight + stats.queued != 0 {
             return Err("the supervisor counts other workers");
         }
-        if stats.health != PoolHealth::Ready
+        if !matches!(stats.health, PoolHealth::Ready(_))
             || stats.workers.iter().any(|worker| worker.duty != WorkerDuty::Serving)
         {
             return Err("not all are at rest");

@@ -18,7 +18,7 @@ async fn the_status_of_a_pool_shows_workers_queue_and_running_calls() {
         .collect();
     until("one waits", || pool.queued() == 1).await;
     let stats = soon("stats", pool.status()).await;
-    assert_eq!((stats.health, stats.generation, stats.target), (PoolHealth::Ready, 1, 2));
+    assert_eq!((stats.health.clone(), stats.generation, stats.target), (PoolHealth::Ready(2), 1, 2));
     assert_eq!((stats.queued, stats.in_flight, stats.workers.len()), (1, 2, 2));
     assert!(stats.queue_wait < Duration::from_secs(30));
     for worker in &stats.workers {

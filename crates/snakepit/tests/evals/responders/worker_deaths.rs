@@ -43,7 +43,8 @@ fn assert_deaths(report: &EvalReport, passed: usize, died: usize) {
 async fn a_pool_for_evaluation_is_never_degraded_by_deaths() {
     let pit = Pit::start(pool().for_evaluation()).await;
     assert_deaths(&evaluate(&pit, plan(20, 1)).await, 0, 20);
-    assert_ne!(pit.pools()[0].status().await.health, PoolHealth::Degraded);
+    let health = pit.pools()[0].status().await.health;
+    assert!(!matches!(health, PoolHealth::Degraded { .. }), "{health:?}");
     pit.end().await;
 }
 
