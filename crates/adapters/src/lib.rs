@@ -2,7 +2,7 @@
 //!
 //! [`python`] workers speak spec/wire.md over a socket, `stdio` workers exchange lines of JSON, `http` workers serve
 //! routes, `grpc` workers speak spec/snakepit.proto, and [`mock`] workers are closures of the host. `ready_line`
-//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker, by the list of `listener_sockets`. `json` and
+//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker, by the kernel's list of sockets. `json` and
 //! `lines` read what untrusted workers write, and `pipe_buffer` makes pipes larger for long lines. Each adapter
 //! implements the contract of `snakepit_core::adapter` and knows nothing of the other adapters. The crate `snakepit`
 //! re-exports what users need.
@@ -24,7 +24,6 @@ mod lines;
 #[cfg(any(feature = "grpc", feature = "http"))]
 mod listener;
 #[cfg(all(target_os = "linux", any(feature = "grpc", feature = "http")))]
-mod listener_sockets;
 pub mod mock;
 mod pids;
 #[cfg(feature = "announce")]

@@ -10,7 +10,7 @@ use crate::shared::exit_status::SUCCESS;
 use crate::shared::failure::CliFailure;
 use crate::shared::options::{StateReportOptions, shown};
 use crate::shared::output::report;
-use crate::shared::table::{self, dash};
+use crate::shared::output::table::{self, dash};
 
 /// List the recorded runs and their processes.
 #[derive(clap::Args)]

@@ -19,19 +19,20 @@
 
 pub mod backend;
 mod clock;
+mod dead_letter_policy;
 mod error;
 mod leases;
 mod mailbox;
 mod memory;
 mod message;
 mod options;
-mod policy;
 mod settings;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod telemetry;
 
 pub use clock::{BootClock, Clock};
+pub use dead_letter_policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
 pub use error::{BackendErrorKind, MailboxError};
 pub use leases::LeaseChange;
 pub use mailbox::{Capabilities, Mailbox, MessageCounts, Pending, Support};
@@ -44,7 +45,6 @@ pub use options::{
     ERROR_ATTRIBUTE, LeaseExtension, MAX_DELAY, MAX_GROUP, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT,
     NackOptions, ReceiveOptions, SendOptions, check_visibility, check_wait,
 };
-pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
 pub use settings::{QueueSettings, RateLimit, SettingsChange};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;

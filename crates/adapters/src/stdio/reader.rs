@@ -110,7 +110,7 @@ fn obey(connection: &StdioConnection, message: WorkerLine) -> Result<ReaderStep,
 fn take_item(connection: &StdioConnection, id: u64, item: Encoded) -> bool {
     let streamed = connection.state().calls.item(id, item);
     match streamed {
-        ItemDelivery::Passed { .. } => true,
+        ItemDelivery::Passed | ItemDelivery::OverCredit(_) => true,
         ItemDelivery::Unasked => {
             connection.cancel(id);
             false

@@ -15,9 +15,7 @@ use super::log_text::{beginning, log_text};
 use super::spans::{self, WorkerSpan, read_trace};
 use super::stacks::StackSignals;
 use super::tools;
-use crate::adapter::{
-    CreditUnit, HeldCall, Introduction, ItemDelivery, ProtocolFault, WorkerChannel, answer_together,
-};
+use crate::adapter::{HeldCall, Introduction, ItemDelivery, ProtocolFault, WorkerChannel, answer_together};
 use crate::call::{Input, Portion, RemoteError};
 use crate::harmless;
 use crate::logging::somebody_says;
@@ -323,21 +321,10 @@ fn results(
 }
 
 fn items(state: &mut ConnectionState, call: u64, items: EncodedItems) -> Result<(), ProtocolFault> {
-    let count = items.len();
     match state.calls.items(call, items) {
-        ItemDelivery::Passed { unread } => {
-            let credit = state.calls.get(call).and_then(|held| held.call.stream_credit());
-            if let Some(credit) = credit {
-                if unread.items.saturating_add(count) > credit.items {
-                    return Err(ProtocolFault::CreditExceeded { call, unit: CreditUnit::Items });
-                }
-                if unread.bytes >= credit.bytes {
-                    return Err(ProtocolFault::CreditExceeded { call, unit: CreditUnit::Bytes });
-                }
-            }
-        }
+        ItemDelivery::OverCredit(unit) => return Err(ProtocolFault::CreditExceeded { call, unit }),
         ItemDelivery::Unasked => state.outbox.frame(FrameKind::Cancel, call, |out| write::uint(out, 1)),
-        ItemDelivery::Dropped => {}
+        ItemDelivery::Passed | ItemDelivery::Dropped => {}
     }
     Ok(())
 }

@@ -17,11 +17,11 @@ use super::CallArgs;
 use super::failure::{not_called, of_call, of_format, of_output, of_start};
 use super::result_format::ResultFormat;
 use super::result_writer::ResultWriter;
-use crate::shared::display::ProgressDisplay;
 use crate::shared::engine;
 use crate::shared::exit_status::SUCCESS;
 use crate::shared::failure::{CliFailure, FailureFormat, chain};
 use crate::shared::interrupts::{Interrupt, Interrupts};
+use crate::shared::output::display::ProgressDisplay;
 use crate::shared::target::CallTarget;
 
 /// The time beyond `--timeout` in which a failed start can explain itself. What the worker printed says more than

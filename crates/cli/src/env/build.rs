@@ -10,10 +10,10 @@ use tokio::runtime::Builder;
 
 use super::CacheOptions;
 use super::progress::{self, WithoutTerminal};
-use crate::shared::display::ProgressDisplay;
 use crate::shared::failure::CliFailure;
 use crate::shared::interrupts::{Interrupts, WatchedSources};
 use crate::shared::options::{StateDirOption, shown};
+use crate::shared::output::display::ProgressDisplay;
 use crate::shared::target::{load_config, no_such_pool};
 use crate::shared::{engine, exit_status};
 

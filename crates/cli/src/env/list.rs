@@ -8,7 +8,7 @@ use crate::shared::exit_status::SUCCESS;
 use crate::shared::failure::CliFailure;
 use crate::shared::options::shown;
 use crate::shared::output::report;
-use crate::shared::table::{self, dash};
+use crate::shared::output::table::{self, dash};
 
 /// The number of characters of the requirements that fit in a row.
 const SHOWN: usize = 60;

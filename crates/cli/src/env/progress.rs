@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use snakepit::telemetry::{Event, observe};
 
-use crate::shared::display::{BarLine, ProgressDisplay};
+use crate::shared::output::display::{BarLine, ProgressDisplay};
 
 /// The number of characters of an environment's key that identify it for people.
 const SHORT_KEY: usize = 8;

@@ -10,10 +10,10 @@ use snakepit::{Builder, Snakepit};
 
 use super::failed_samples::FailedSamples;
 use super::{EvalArgs, EvalPools, page, text_report};
-use crate::shared::display::{BarLine, ProgressDisplay};
 use crate::shared::exit_status::{self, FAILED, INTERNAL, SUCCESS};
 use crate::shared::failure::CliFailure;
 use crate::shared::interrupts::Interrupts;
+use crate::shared::output::display::{BarLine, ProgressDisplay};
 use crate::shared::{engine, output};
 
 pub(super) struct EvalRun<'a> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use snakepit::evals::stats::Interval;
 use snakepit::evals::{EvalReport, ExperimentComparison, ExperimentSummary, SampleStage};
 
-use crate::shared::table::{aligned, dash};
+use crate::shared::output::table::{aligned, dash};
 
 /// The number of samples without a score to list per experiment. The checkpoint and `--json` have all of them.
 const SHOWN: usize = 5;

@@ -16,9 +16,9 @@ use snakepit::telemetry::{FieldValue, Level, observe};
 use snakepit::{Config, Snakepit};
 use tokio::runtime::Builder;
 
-use crate::shared::display::ProgressDisplay;
 use crate::shared::failure::CliFailure;
 use crate::shared::options::StateDirOption;
+use crate::shared::output::display::ProgressDisplay;
 use crate::shared::target::load_config;
 use crate::shared::{duration, engine, worker_output};
 use run::LoopRun;

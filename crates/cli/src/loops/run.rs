@@ -12,10 +12,10 @@ use snakepit::{Builder, Snakepit};
 
 use super::LoopRunArgs;
 use super::status::{LineFormat, LoopRow, lines, print_changes};
-use crate::shared::display::ProgressDisplay;
 use crate::shared::engine::{self, STOP_GRACE};
 use crate::shared::exit_status::{FAILED, SUCCESS};
 use crate::shared::failure::CliFailure;
+use crate::shared::output::display::ProgressDisplay;
 
 /// How often to show the table on a terminal, and to print lines elsewhere.
 const TABLE_INTERVAL: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use snakepit::loops::{EndOrder, Intake, PoolLoop, Runnable};
 use snakepit::mailbox::MessageCounts;
 
 use crate::shared::output;
-use crate::shared::table::aligned;
+use crate::shared::output::table::aligned;
 
 /// The format of lines.
 #[derive(Clone, Copy, PartialEq, Eq)]

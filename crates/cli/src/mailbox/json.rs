@@ -10,7 +10,7 @@ use snakepit::mailbox::{
 };
 
 use crate::shared::output::report;
-use crate::shared::table;
+use crate::shared::output::table;
 
 /// A body as text or, if it is not text, as bytes in hexadecimal.
 #[derive(Serialize)]

@@ -1,7 +1,6 @@
 //! What several commands share: options of the command line and what they name, the engine and its interrupts, and all
 //! output. This module knows no command.
 
-pub(crate) mod display;
 pub(crate) mod duration;
 pub(crate) mod engine;
 pub(crate) mod exit_status;
@@ -10,6 +9,5 @@ pub(crate) mod interrupts;
 pub(crate) mod options;
 pub(crate) mod output;
 pub(crate) mod signals;
-pub(crate) mod table;
 pub(crate) mod target;
 pub(crate) mod worker_output;

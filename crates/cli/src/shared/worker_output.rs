@@ -8,8 +8,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::shared::display::ProgressDisplay;
 use crate::shared::output;
+use crate::shared::output::display::ProgressDisplay;
 
 /// The target of lines.
 const OUTPUT: &str = "snakepit::output";

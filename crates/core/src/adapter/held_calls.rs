@@ -27,11 +27,13 @@ use super::{AtWork, CallSettlement, CallStage, Credit, IdMap, ProtocolFault, Sta
 use crate::call::estimate::Certainty;
 use crate::call::{Call, CallId, PoolCommand, Portion, RemoteError};
 use crate::sharded::ShardRef;
-use crate::value::{Encoded, EncodedItems};
+use crate::value::Encoded;
 
 mod end;
+mod stream;
 
 pub use end::EndedCalls;
+pub use stream::ItemDelivery;
 
 /// The result of [`HeldCalls::begin`].
 #[derive(Debug)]
@@ -44,21 +46,6 @@ pub enum CallAdmission<'a, T> {
     Kept,
     /// The worker takes no more calls. Release the adapter's lock, then call [`Call::give_back`].
     Refused(Call),
-}
-
-/// The result of [`HeldCalls::item`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ItemDelivery {
-    /// The caller has the item.
-    Passed {
-        /// The amount that the caller had not read before this item. Once it reaches the call's credit, the worker has
-        /// sent more than it may.
-        unread: Portion,
-    },
-    /// The caller did not ask for a stream, and this is the first item. Cancel the call; it fails when it is finished.
-    Unasked,
-    /// The item has no recipient.
-    Dropped,
 }
 
 /// A call that a worker holds, with the adapter's data.
@@ -341,52 +328,6 @@ impl<T> HeldCalls<T> {
             Some(CallStage::Unsent) => Err(ProtocolFault::UnsentAnswer { call: number }),
             Some(CallStage::Sent | CallStage::Started | CallStage::GivenUp) | None => Ok(()),
         }
-    }
-
-    /// Passes an item of a stream to the caller, and charges it to the call's credit.
-    pub fn item(&mut self, number: u64, item: Encoded) -> ItemDelivery {
-        self.items(number, EncodedItems::one(item))
-    }
-
-    /// Passes items of a stream that came together to the caller, and charges them to the call's credit.
-    pub fn items(&mut self, number: u64, items: EncodedItems) -> ItemDelivery {
-        let Some(held) = self.calls.get_mut(&number) else { return ItemDelivery::Dropped };
-        if held.call.stream_credit().is_none() {
-            // The mistake fails only this call.
-            let is_first = !std::mem::replace(&mut held.streams_unasked, true);
-            return if is_first { ItemDelivery::Unasked } else { ItemDelivery::Dropped };
-        }
-        if let Some(credit) = held.credit() {
-            credit.spend_all(Portion { items: items.len(), bytes: items.payload_len() as u64 });
-        }
-        ItemDelivery::Passed { unread: held.call.send_items(items) }
-    }
-
-    /// Returns the credit of a call's stream, for an adapter that holds the stream back itself. Returns `None` if the
-    /// caller did not ask for a stream.
-    pub fn credit(&self, number: u64) -> Option<Arc<Credit>> {
-        self.calls.get(&number)?.credit().map(Arc::clone)
-    }
-
-    /// Adds to the credit of a stream. Returns whether the worker holds the call.
-    pub fn grant(&mut self, number: u64, more: Portion) -> bool {
-        let held = self.calls.get(&number);
-        if let Some(credit) = held.and_then(HeldCall::credit) {
-            credit.grant(more);
-        }
-        held.is_some()
-    }
-
-    /// Lifts the limit of a call's stream, because the stream has no reader any more.
-    pub fn release_stream(&self, number: u64) {
-        if let Some(credit) = self.calls.get(&number).and_then(HeldCall::credit) {
-            credit.release();
-        }
-    }
-
-    /// Lifts the limit of all streams, like [`HeldCalls::release_stream`].
-    pub fn release_streams(&self) {
-        self.calls.values().filter_map(HeldCall::credit).for_each(|credit| credit.release());
     }
 
     /// Returns the calls that the worker is most likely executing now, in the order in which they began.

@@ -95,16 +95,14 @@ impl CallOptions {
         let streams = self.extras.as_ref().is_some_and(|extras| extras.stream.is_some());
         let default =
             if streams { pool.call_limits.stream_timeout() } else { pool.call_limits.call_timeout() };
+        let timeout = self.timeout.unwrap_or(default);
         let plan = CallPlan {
-            command: self.command,
-            input: Input::One(input),
-            timeout: self.timeout.unwrap_or(default),
             queue_timeout: self.queue_timeout.unwrap_or_else(|| pool.call_limits.queue_timeout()),
             priority: self.priority,
             extras: self.extras,
-            began: None,
             alone: self.alone,
             idempotent: self.idempotent,
+            ..CallPlan::new(self.command, Input::One(input), timeout)
         };
         PendingCall::begin(pool, plan, span)
     }

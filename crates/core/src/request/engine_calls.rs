@@ -34,17 +34,11 @@ impl PoolInner {
     ) -> Result<PendingCall, CallError> {
         let arguments =
             Encoded::encode(args).map_err(|source| CallError::Arguments { command: name.into(), source })?;
+        // A worker that is busy for a long time is told late, not never.
+        let timeout = self.call_limits.call_timeout();
         let plan = CallPlan {
-            command: self.command(name),
-            input: Input::One(arguments),
-            // A worker that is busy for a long time is told late, not never.
-            timeout: self.call_limits.call_timeout(),
-            queue_timeout: self.call_limits.call_timeout(),
             priority: i8::MAX,
-            extras: None,
-            began: None,
-            alone: false,
-            idempotent: false,
+            ..CallPlan::new(self.command(name), Input::One(arguments), timeout)
         };
         PendingCall::begin_at(Arc::clone(self).into(), plan, Placement::Only(worker.index))
     }

@@ -46,6 +46,21 @@ pub(crate) struct CallPlan {
 }
 
 impl CallPlan {
+    /// Returns the plan of a call without options, which may wait in the queue as long as it may take.
+    pub(crate) fn new(command: ShardRef<PoolCommand>, input: Input, timeout: Duration) -> Self {
+        Self {
+            command,
+            input,
+            timeout,
+            queue_timeout: timeout,
+            priority: 0,
+            extras: None,
+            began: None,
+            alone: false,
+            idempotent: false,
+        }
+    }
+
     /// Returns an upper bound of the bytes that the call takes on the wire. A worker rejects a frame that is longer
     /// than agreed, and is lost.
     fn length(&self) -> usize {

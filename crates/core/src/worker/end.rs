@@ -40,7 +40,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 const STACK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the death of a worker may take to be reported after its connection broke.
-const DEATH_AFTER_BREAK: Duration = Duration::from_millis(20);
+const DEATH_NOTICE: Duration = Duration::from_millis(20);
 
 /// How long the exit of a worker that is gone may take to be reported, before its callers hear of its death without it.
 const EXIT_NOTICE: Duration = Duration::from_millis(10);
@@ -50,7 +50,7 @@ const LAST_OUTPUT: Duration = Duration::from_millis(10);
 
 /// Callers wait no longer than this for the autopsy.
 const _: () = assert!(
-    DEATH_AFTER_BREAK.as_millis() + EXIT_NOTICE.as_millis() + LAST_OUTPUT.as_millis()
+    DEATH_NOTICE.as_millis() + EXIT_NOTICE.as_millis() + LAST_OUTPUT.as_millis()
         <= AUTOPSY_PATIENCE.as_millis()
 );
 
@@ -243,7 +243,7 @@ async fn end_after_failure(worker: &Arc<Worker>, reason: &Reason, times: &EndTim
             if by_us {
                 stop_process(process, times.grace).await;
             }
-            tokio::time::timeout(DEATH_AFTER_BREAK, process_ended(Some(process))).await.is_ok()
+            tokio::time::timeout(DEATH_NOTICE, process_ended(Some(process))).await.is_ok()
         }
         None => false,
     };

@@ -184,7 +184,8 @@ impl LoopGroup {
         self.loops().all(|runnable| {
             let control = runnable.control();
             let beats = !control.running() || control.heartbeat().age() < limits.turn_limit;
-            let progresses = |limit| control.in_hand().iter().all(|held| held.last_beat.elapsed() < limit);
+            let progresses =
+                |limit| control.in_flight_messages().iter().all(|held| held.last_beat.elapsed() < limit);
             beats && limits.liveness_limit.is_none_or(progresses)
         })
     }

@@ -53,7 +53,7 @@ pub struct MessageHealth {
 
 impl LoopHealth {
     pub(crate) fn of(control: &Control) -> Self {
-        let (orders, in_flight) = (control.wanted(), control.in_hand());
+        let (orders, in_flight) = (control.wanted(), control.in_flight_messages());
         Self {
             name: control.name().to_owned(),
             has_begun: control.has_begun(),

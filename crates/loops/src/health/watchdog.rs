@@ -128,7 +128,7 @@ impl WatchdogThread {
         let mut stuck = HashSet::new();
         for index in 0..self.loops.len() {
             let control = self.loops[index].control().clone();
-            for held in control.in_hand() {
+            for held in control.in_flight_messages() {
                 let quiet = held.last_beat.elapsed();
                 if quiet >= self.watchdog.message_limit {
                     stuck.insert((index, Some(held.number)));

@@ -125,7 +125,7 @@ pub(crate) struct SlowMessages(Mutex<HashMap<u64, u32>>);
 impl SlowMessages {
     /// Warns of each message that has been handled for longer than one lease, and again whenever that time has doubled.
     fn report(&self, run: &RunContext) {
-        let in_flight = run.control.in_hand();
+        let in_flight = run.control.in_flight_messages();
         let mut reported = locked(&self.0);
         reported.retain(|number, _| in_flight.iter().any(|held| held.number == *number));
         for held in in_flight {

@@ -220,7 +220,7 @@ impl Control {
     }
 
     /// Returns the messages that are being handled, the oldest first.
-    pub fn in_hand(&self) -> Vec<InFlight> {
+    pub fn in_flight_messages(&self) -> Vec<InFlight> {
         locked(&self.0.held).values().cloned().collect()
     }
 

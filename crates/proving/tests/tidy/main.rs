@@ -3,6 +3,7 @@
 
 mod architecture;
 mod bans;
+mod layers;
 mod names;
 mod platforms;
 mod sizes;
@@ -177,40 +178,6 @@ fn pools_and_workers_know_no_adapter_and_no_protocol() {
         }
     });
     assert_none(&found, "a pool knows workers only through adapter::Handle");
-}
-
-/// The folders of `core`, from the bottom up.
-const LAYERS_OF_CORE: [&str; 10] =
-    ["call", "tool", "output", "adapter", "options", "worker", "queue", "request", "supervisor", "pool"];
-
-#[test]
-fn the_folders_of_core_point_one_way() {
-    let found = offenders(|source| {
-        let Some(inside) = source.path.strip_prefix("crates/core/src/") else { return vec![] };
-        let layer =
-            LAYERS_OF_CORE.iter().position(|layer| inside.strip_prefix(layer).is_some_and(is_of_module));
-        let Some(layer) = layer else { return vec![] };
-        let above = LAYERS_OF_CORE[layer + 1..].iter();
-        above.flat_map(|name| lines_with(source, &format!("crate::{name}"))).collect()
-    });
-    assert_none(&found, "a folder of core knows only those before it in LAYERS_OF_CORE");
-}
-
-/// Reports whether the rest of a path shows that the name before it is that of a module.
-fn is_of_module(rest: &str) -> bool {
-    rest == ".rs" || rest.starts_with('/')
-}
-
-#[test]
-fn every_folder_of_core_has_a_layer() {
-    let entries = fs::read_dir(root().join("crates/core/src")).expect("crates/core/src");
-    let folders = entries.map(|entry| entry.expect("an entry")).filter(|entry| entry.path().is_dir());
-    let names: Vec<String> = folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    let found: Vec<String> = names
-        .into_iter()
-        .filter(|name| name != "tests" && !LAYERS_OF_CORE.contains(&name.as_str()))
-        .collect();
-    assert_none(&found, "add these folders to LAYERS_OF_CORE");
 }
 
 #[test]

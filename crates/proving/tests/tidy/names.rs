@@ -1,6 +1,6 @@
 //! Names: each type has its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{assert_none, rust_sources};
 
@@ -8,10 +8,9 @@ use super::{assert_none, rust_sources};
 const REPEATED_NAMES: [(&str, &str); 1] =
     [("Error", "each module's own error; the module is its first name")];
 
-/// Reports whether a file of `portable/` replaces a file of custody on other systems. Its types are the same things.
-fn is_second_version(path: &str) -> bool {
-    path.starts_with("crates/custody/src/portable/")
-}
+/// Custody's folder whose files replace others of custody on systems that are not Linux. Only names of replaced types
+/// may be defined in it again.
+const REPLACEMENTS: &str = "crates/custody/src/portable/";
 
 /// Returns the type that a line defines. Associated types are indented, and are not new names.
 fn defined_type(line: &str) -> Option<&str> {
@@ -21,25 +20,30 @@ fn defined_type(line: &str) -> Option<&str> {
     let rest = ["struct ", "enum ", "trait ", "union "].iter().find_map(|word| words.strip_prefix(word));
     let alias = || words.strip_prefix("type ").filter(|_| !line.starts_with(' '));
     let rest = rest.or_else(alias)?;
+    // A macro's `$name` is no name.
     Some(&rest[..rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len())])
+        .filter(|name| !name.is_empty())
 }
 
 #[test]
 fn a_type_name_is_defined_once() {
-    let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for source in rust_sources() {
-        if !source.is_published() || is_second_version(&source.path) {
-            continue;
-        }
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in rust_sources().into_iter().filter(super::SourceFile::is_published) {
         for name in source.without_tests().lines().filter_map(defined_type) {
-            places.entry(name.to_owned()).or_default().insert(source.path.clone());
+            places.entry(name.to_owned()).or_default().push(source.path.clone());
+        }
+    }
+    let is_of_custody = |path: &String| path.starts_with("crates/custody/");
+    for paths in places.values_mut() {
+        if paths.iter().any(|path| is_of_custody(path) && !path.starts_with(REPLACEMENTS)) {
+            paths.retain(|path| !path.starts_with(REPLACEMENTS));
         }
     }
     let is_excused = |name: &str| REPEATED_NAMES.iter().any(|(excused, _)| *excused == name);
     let found: Vec<String> = places
         .iter()
-        .filter(|(name, files)| files.len() > 1 && !is_excused(name))
-        .map(|(name, files)| format!("{name}: {}", files.iter().cloned().collect::<Vec<_>>().join(", ")))
+        .filter(|(name, paths)| paths.len() > 1 && !is_excused(name))
+        .map(|(name, paths)| format!("{name}: {}", paths.join(", ")))
         .collect();
     assert_none(&found, "these names are several things; rename all but one, or list them with a reason");
 }

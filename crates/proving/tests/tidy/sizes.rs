@@ -12,7 +12,7 @@ const LONGEST_FILE: usize = 500;
 const LONGER_FILES: [(&str, &str); 0] = [];
 
 /// A folder with more files usually holds a second idea.
-const FILES_OF_A_FOLDER: usize = 13;
+const FILES_OF_A_FOLDER: usize = 12;
 
 /// A published crate with more lines of code is usually two crates.
 const LINES_OF_A_CRATE: usize = 12_000;

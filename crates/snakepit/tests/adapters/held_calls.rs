@@ -310,7 +310,7 @@ async fn a_stream_is_counted_against_its_credit() {
     assert!(matches!(held.begin(call, ()), CallAdmission::ToSend(_)));
     let credit = held.credit(id).expect("a credit");
     let first = held.item(id, number(1));
-    assert_eq!(first, ItemDelivery::Passed { unread: Portion::default() });
+    assert_eq!(first, ItemDelivery::Passed);
     assert!(credit.available().now_or_never().is_some());
     assert_ne!(held.item(id, number(2)), first);
     assert!(credit.available().now_or_never().is_none(), "both are sent");
@@ -350,7 +350,7 @@ async fn the_end_of_a_worker_releases_senders_that_wait_for_credit() {
     let mut held = HeldCalls::new(1);
     assert!(matches!(held.begin(call, ()), CallAdmission::ToSend(_)));
     let credit = held.credit(id).expect("a credit");
-    assert_eq!(held.item(id, Encoded::nil()), ItemDelivery::Passed { unread: Portion::default() });
+    assert_eq!(held.item(id, Encoded::nil()), ItemDelivery::Passed);
     assert!(credit.available().now_or_never().is_none());
     held.end(StartKnowledge::Unknown).settle();
     credit.available().await;

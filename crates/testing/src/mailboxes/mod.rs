@@ -16,6 +16,7 @@ pub mod fixture;
 pub mod history;
 pub mod load;
 pub mod model;
+mod test_mailbox;
 
 pub use checker::{CheckerReport, Rule, Terms, check};
 pub use conformance::{CHECKS, CheckVerdict, MailboxCheck};

@@ -79,18 +79,14 @@ impl ChunkJob {
     ) -> (Vec<Encoded>, ChunkEnd, Option<PendingCall>) {
         let input = if self.sends_many() { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
         let extras = self.extras.as_ref().map(|extras| Box::new(extras.again()));
+        // A map limits what it sends, and repeats inputs itself. So its calls may wait in the queue, and none is
+        // repeated there.
         let plan = CallPlan {
-            command: self.command.clone(),
-            input,
-            timeout: self.timeout,
-            // A map is its own queue: it limits what it sends, and the rest waits in the map.
-            queue_timeout: self.timeout,
             priority: self.priority,
             extras,
             began: Some(began),
             alone,
-            // The map repeats inputs itself.
-            idempotent: false,
+            ..CallPlan::new(self.command.clone(), input, self.timeout)
         };
         let mut waiting = match PendingCall::begin_bulk(self.pool.clone(), plan) {
             Ok(waiting) => waiting,

@@ -63,9 +63,9 @@ pub(crate) fn take_terminal() -> Result<()> {
 
 /// The group that an unreaped child leads: never 0, never 1, never the keeper's own group.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Group(c_int);
+pub(crate) struct ProcessGroup(c_int);
 
-impl Group {
+impl ProcessGroup {
     pub(crate) fn led_by(child: c_int) -> Option<Self> {
         // SAFETY: no precondition.
         let own = unsafe { getpgrp() };

@@ -12,12 +12,12 @@ use crate::gate::{GatedProcess, StageError};
 use crate::keeper::{Keeper, RunPhase, identity};
 use crate::process_state;
 use crate::record::{Record, RecordKind};
-use crate::sys::{self, ChildChange, Group};
+use crate::sys::{self, ChildChange, ProcessGroup};
 use crate::wire::{LaunchOrders, SpawnAnswer, SpawnStage, ToHost, WorkerEnd};
 
 /// A worker of the run.
 pub(crate) struct KeptWorker {
-    pub(crate) group: Group,
+    pub(crate) group: ProcessGroup,
     pub(crate) record: Record,
     /// The socket of its spawn. The keeper closes it when the main process ends, so the host can wait for that end.
     answer: Option<UnixStream>,
@@ -53,7 +53,7 @@ impl Keeper {
         worker: &[u8],
         orders: &[u8],
         fds: &[OwnedFd],
-    ) -> Result<(Group, Record), StageError> {
+    ) -> Result<(ProcessGroup, Record), StageError> {
         if self.phase != RunPhase::Serving {
             return Err((SpawnStage::Stopping, sys::not_understood()));
         }
@@ -79,11 +79,11 @@ impl Keeper {
         orders: &LaunchOrders<'_>,
         fds: &[OwnedFd],
         record: &mut Record,
-    ) -> Result<Group, StageError> {
+    ) -> Result<ProcessGroup, StageError> {
         let process = GatedProcess::fork(orders, fds, &self.context)
             .map_err(|error| (SpawnStage::CloneWorker, error))?;
         let pid = process.pid;
-        let Some(group) = Group::led_by(pid) else {
+        let Some(group) = ProcessGroup::led_by(pid) else {
             process.discard();
             return Err((SpawnStage::Session, sys::not_understood()));
         };

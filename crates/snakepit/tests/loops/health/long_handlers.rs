@@ -125,7 +125,7 @@ async fn a_pool_loop_beats_with_the_progress_of_its_worker() {
     let path = pit.file("go");
     mailboxes.ask(json!({ "path": path })).await;
     let control = scope.runnable().control().clone();
-    let beaten = || control.in_hand().first().is_some_and(|held| held.last_beat > held.since);
+    let beaten = || control.in_flight_messages().first().is_some_and(|held| held.last_beat > held.since);
     until("its worker has told of progress", beaten).await;
     std::fs::write(&path, "").expect("written");
     assert_eq!(mailboxes.reply().await.read::<String>().expect("text"), "done");

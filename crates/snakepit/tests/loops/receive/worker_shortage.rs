@@ -122,7 +122,7 @@ async fn messages_that_come_while_all_workers_fail_are_handled_once_when_they_ar
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_in_hand_wait_for_a_worker_and_are_handled_once() {
+async fn received_messages_wait_for_a_worker_and_are_handled_once() {
     for mailboxes in Mailboxes::both() {
         let mood = Mood::good();
         mood.turn_bad();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use snakepit_mailbox::{Attempt, AttemptEnd, DeadReason, MessageId, MessageState, NackOptions, SendOptions};
 
-use super::test_mailbox::TestMailbox;
+use crate::mailboxes::test_mailbox::TestMailbox;
 
 /// Returns the parts of an attempt that do not depend on the machine.
 fn told(attempts: &[Attempt]) -> Vec<(u32, AttemptEnd, Option<&str>)> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use snakepit_mailbox::{DeadReason, Message, MessageState, NackOptions, SendOptions, SettingsChange};
 
-use super::test_mailbox::{TestMailbox, assert_out_of_range, bodies};
+use crate::mailboxes::test_mailbox::{TestMailbox, assert_out_of_range, bodies};
 
 fn of(group: &str) -> SendOptions {
     SendOptions::new().group(group)

@@ -10,7 +10,7 @@ use snakepit_mailbox::{
     TypedMailbox,
 };
 
-use super::test_mailbox::{TestMailbox, assert_expired, bodies};
+use crate::mailboxes::test_mailbox::{TestMailbox, assert_expired, bodies};
 
 /// Tries every operation that takes a receipt. All of them must be refused and change nothing.
 async fn assert_good_for_nothing(test: &TestMailbox<'_>, message: &Message) {

@@ -10,7 +10,6 @@ mod reopening;
 mod replies;
 mod settings;
 mod states;
-mod test_mailbox;
 mod waiting;
 
 use std::fmt;
@@ -21,7 +20,7 @@ use futures_util::future::BoxFuture;
 pub use crate::adapters::CheckVerdict;
 
 use super::Fixture;
-use test_mailbox::TestMailbox;
+use crate::mailboxes::test_mailbox::TestMailbox;
 
 /// A named check.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use snakepit_mailbox::{
     BootClock, Clock, DeadReason, LeaseExtension, NackOptions, Receipt, ReceiveOptions, SendOptions,
 };
 
-use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range, bodies};
+use crate::mailboxes::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range, bodies};
 
 pub(super) async fn a_message_is_received_as_it_was_sent(test: TestMailbox<'_>) {
     let before = BootClock.wall() - Duration::from_secs(2);

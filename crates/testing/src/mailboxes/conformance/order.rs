@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use snakepit_mailbox::{DeadReason, SendOptions};
 
-use super::test_mailbox::{TestMailbox, bodies};
+use crate::mailboxes::test_mailbox::{TestMailbox, bodies};
 
 pub(super) async fn first_deliveries_come_in_the_order_of_their_sends(test: TestMailbox<'_>) {
     for number in 0..25 {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use snakepit_mailbox::{DeadLetterPolicy, LeaseExtension, ReceiveOptions, SendOptions};
 
-use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range};
 use crate::mailboxes::fixture::fresh_name;
+use crate::mailboxes::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range};
 
 const TWELVE_HOURS: Duration = Duration::from_hours(12);
 const TOO_LONG: Duration = Duration::from_millis(43_200_001);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use snakepit_mailbox::{DeadReason, SendOptions};
 
-use super::test_mailbox::{TestMailbox, assert_expired, bodies};
+use crate::mailboxes::test_mailbox::{TestMailbox, assert_expired, bodies};
 
 pub(super) async fn messages_outlive_their_process(mut test: TestMailbox<'_>) {
     let options =

@@ -9,8 +9,8 @@ use snakepit_mailbox::{
 };
 use tokio::task::JoinHandle;
 
-use super::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range};
 use crate::mailboxes::fixture::fresh_name;
+use crate::mailboxes::test_mailbox::{TestMailbox, assert_expired, assert_out_of_range};
 
 pub(super) async fn a_reply_arrives_and_acknowledges(questions: TestMailbox<'_>) {
     let answers = questions.another().await;

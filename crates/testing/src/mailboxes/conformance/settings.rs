@@ -2,7 +2,7 @@
 
 use snakepit_mailbox::{DeadLetterPolicy, DeadReason, NackOptions, SettingsChange};
 
-use super::test_mailbox::{TestMailbox, assert_out_of_range};
+use crate::mailboxes::test_mailbox::{TestMailbox, assert_out_of_range};
 
 impl<'a> TestMailbox<'a> {
     /// Opens the same mailbox as another client without a policy.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use snakepit_mailbox::{DeadReason, SendOptions};
 
-use super::test_mailbox::{TestMailbox, assert_expired, bodies};
+use crate::mailboxes::test_mailbox::{TestMailbox, assert_expired, bodies};
 
 pub(super) async fn a_send_makes_it_visible(test: TestMailbox<'_>) {
     test.send("a").await;

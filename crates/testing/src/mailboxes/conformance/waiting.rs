@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use snakepit_mailbox::{DeadReason, LeaseExtension, MailboxError, ReceiveOptions, SendOptions};
 
-use super::test_mailbox::{TestMailbox, bodies};
+use crate::mailboxes::test_mailbox::{TestMailbox, bodies};
 
 pub(super) async fn a_wait_ends_after_its_time(test: TestMailbox<'_>) {
     let began = tokio::time::Instant::now();

@@ -3,6 +3,9 @@
 //! Much of the output comes from workers and from other users. A terminal must show their control characters, not obey
 //! them, so `snakepit::value::harmless` spells them out. A crate that strips escape sequences would hide them instead.
 
+pub(crate) mod display;
+pub(crate) mod table;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 

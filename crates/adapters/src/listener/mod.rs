@@ -17,13 +17,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+#[cfg(target_os = "linux")]
+mod sockets;
+
 use tokio::net::TcpStream;
 
-#[cfg(target_os = "linux")]
-use super::listener_sockets::{SocketEntry, listening_on};
-#[cfg(target_os = "linux")]
-use super::pids;
 use crate::custody;
+#[cfg(target_os = "linux")]
+use crate::pids;
+#[cfg(target_os = "linux")]
+use sockets::{SocketEntry, listening_on};
 
 /// The number of attempts to connect if the listening socket changes during the connect.
 const TRIES: usize = 3;
