@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 
 use crate::blocking::Blocking;
 use crate::custody::{self, Run, WorkerId};
-use crate::error_text::with_causes;
 use crate::handle::Snakepit;
 use crate::logging::Logging;
 use crate::pool::{FirstStart, PoolOptions, PoolSet};
@@ -45,7 +44,7 @@ pub enum EngineError {
     #[error(transparent)]
     Custody(#[from] custody::OpenError),
     /// The workers of a pool did not start.
-    #[error("pool {pool} does not start: {}", with_causes(.source))]
+    #[error("pool {pool} does not start")]
     Start {
         /// The pool.
         pool: String,

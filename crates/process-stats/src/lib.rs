@@ -59,6 +59,7 @@ pub fn is_stopped(worker: Pid) -> bool {
 
 /// A snapshot of a worker and its descendants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ProcessStats {
     /// The state of the worker's main process, as the letter in `/proc/PID/stat`.
     pub state: char,

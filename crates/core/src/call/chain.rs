@@ -15,6 +15,7 @@ pub const MAX_NESTING: usize = 16;
 
 /// A call that waits for a nested call.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Link {
     /// The number of the call.
     pub call: CallId,

@@ -128,7 +128,7 @@ mod tests {
     use crate::custody::Exit;
 
     fn died(status: ExitStatus, oom: OomVerdict) -> Option<Blame> {
-        let exit = Exit { status, max_rss_kib: 0, user_time: Duration::ZERO, system_time: Duration::ZERO };
+        let exit = Exit::new(status);
         blame(&Reason::Died, &Autopsy { exit: Some(exit), oom, ..crash() })
     }
 

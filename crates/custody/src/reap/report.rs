@@ -46,6 +46,7 @@ impl ReapedRun {
 
 /// A process that was killed.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Killed {
     /// The process.
     pub pid: Pid,
@@ -57,6 +58,7 @@ pub struct Killed {
 
 /// A process that seems to belong to a dead run and was left alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct LetBe {
     /// The process.
     pub pid: Pid,

@@ -7,6 +7,7 @@ use crate::link::wire::WorkerEnd;
 
 /// How a worker ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Exit {
     /// The exit status of the main process.
     pub status: ExitStatus,
@@ -32,12 +33,12 @@ pub enum ExitStatus {
 }
 
 impl Exit {
-    pub(crate) const LOST: Self = Self {
-        status: ExitStatus::Lost,
-        max_rss_kib: 0,
-        user_time: Duration::ZERO,
-        system_time: Duration::ZERO,
-    };
+    pub(crate) const LOST: Self = Self::new(ExitStatus::Lost);
+
+    /// Returns an exit whose use of resources is unknown.
+    pub const fn new(status: ExitStatus) -> Self {
+        Self { status, max_rss_kib: 0, user_time: Duration::ZERO, system_time: Duration::ZERO }
+    }
 }
 
 impl From<WorkerEnd> for Exit {

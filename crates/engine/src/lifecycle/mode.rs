@@ -52,6 +52,7 @@ pub enum StopMode {
 /// The error for an unknown value of a script's option. Nothing was started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{value:?} is not a value of {option}: the values are {allowed}")]
+#[non_exhaustive]
 pub struct ArgumentError {
     /// The option.
     pub option: &'static str,

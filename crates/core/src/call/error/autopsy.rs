@@ -198,7 +198,7 @@ pub(crate) fn crash() -> Autopsy {
     Autopsy {
         worker: WorkerId::new("w1").expect("an id"),
         pid: None,
-        exit: Some(Exit { status, max_rss_kib: 0, user_time: Duration::ZERO, system_time: Duration::ZERO }),
+        exit: Some(Exit::new(status)),
         fault: None,
         oom: OomVerdict::No,
         rss: None,
@@ -228,12 +228,7 @@ mod tests {
     }
 
     fn killed(oom: OomVerdict) -> Autopsy {
-        let exit = Exit {
-            status: ExitStatus::Signal(9),
-            max_rss_kib: 0,
-            user_time: Duration::ZERO,
-            system_time: Duration::ZERO,
-        };
+        let exit = Exit::new(ExitStatus::Signal(9));
         Autopsy {
             worker: WorkerId::new("w1").expect("an id"),
             pid: None,
@@ -270,7 +265,7 @@ mod tests {
     fn an_exit_of_the_process_itself_outranks_a_fault_seen_before_it() {
         let ended = |fault: Option<&str>, status: ExitStatus| {
             let mut autopsy = Autopsy { fault: fault.map(Into::into), ..killed(OomVerdict::No) };
-            autopsy.exit = autopsy.exit.map(|exit| Exit { status, ..exit });
+            autopsy.exit = Some(Exit::new(status));
             autopsy.own_ending()
         };
         let broken = Some("it closed its socket");
