@@ -4,6 +4,7 @@
 mod architecture;
 mod bans;
 mod layers;
+mod markdown;
 mod names;
 mod platforms;
 mod sizes;
