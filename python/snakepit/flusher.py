@@ -1,8 +1,8 @@
 """The flusher: no gathered answer waits longer than about a millisecond.
 
 Owns a thread that is started when answers are held back for the first time, and that sleeps without waking up while
-there are none. It is the guarantee behind a guess: the loop holds an answer back only before a call that it believes to
-be quick.
+there are none. The loop delays an answer only before a call that it expects to be quick. The flusher bounds the delay
+if that guess is wrong.
 """
 
 import sys

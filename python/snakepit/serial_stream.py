@@ -1,8 +1,8 @@
 """Streams in the serial loop: items that are gathered as long as they come quickly, and sent while there is credit.
 
-Owns when items are sent. A slow generator's items go at once. Of a quick one, several are taken without a look at the
-clock, and travel in one frame; if it stops in their midst, the flusher sends what there is. Must not know how calls are
-started.
+Owns when items are sent. Items of a slow generator are sent at once. Items of a quick generator are taken several at a
+time, without reading the clock, and sent in one frame. If the generator stalls in between, the flusher sends the items
+taken so far. Must not know how calls are started.
 """
 
 from itertools import islice
@@ -24,7 +24,7 @@ _END = word_of(END)
 _DONE = object()
 # An item that takes longer is sent at once.
 QUICK = 0.0001
-# No item waits longer, nor do so many bytes or items.
+# Gathered items are sent after this time, or at this many bytes or items.
 PATIENCE = 0.001
 ENOUGH_BYTES = 32 * 1024
 ENOUGH_ITEMS = 256

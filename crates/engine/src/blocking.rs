@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A call therefore needs no other thread: the one that waits for the answer reads it from the socket. Between calls, a
-//! thread of the engine drives what goes on by itself, such as the replacement of dead workers.
+//! thread of the engine runs the background work, such as the replacement of dead workers.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;

@@ -59,7 +59,7 @@ use logging::somebody_says;
 
 /// Reports whether anyone receives events of this level. Ask before you create an event that happens often.
 pub fn is_heard(level: Level) -> bool {
-    // A recorder of metrics cannot be asked what it wants.
+    // The `metrics` crate does not tell whether a recorder uses a measure.
     cfg!(feature = "metrics") || subscription::wants(level) || is_traced(level)
 }
 

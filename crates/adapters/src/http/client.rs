@@ -316,7 +316,7 @@ mod tests {
         said
     }
 
-    /// Servers close connections without a word, and nobody drives an idle connection that would notice.
+    /// Servers close idle connections without notice, and no task polls an idle connection to detect that.
     #[tokio::test]
     async fn a_connection_that_was_closed_while_idle_carries_no_request() {
         let home = tempfile::tempdir().expect("a directory");

@@ -105,7 +105,7 @@ impl Listener {
         let listener = Arc::clone(self);
         let looked = tokio::task::spawn_blocking(move || listener.look_now());
         let found = looked.await.map_err(io::Error::other)?;
-        // A fault is not shared: whoever else waits looks again.
+        // An error is not shared: each connection that waits looks again.
         *last = LastLook { answers, found: found.as_ref().ok().cloned() };
         found
     }

@@ -114,7 +114,7 @@ impl Handle for SocketHandle {
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
         async move {
-            // The pool drops this future when its patience runs out, and the calls must be settled nevertheless.
+            // The pool drops this future after a time limit. The calls must be settled even then.
             let _calls = OnDrop(|| self.give_up());
             if reason == Reason::Died {
                 // Answers that the worker gave before it died count. They were already read, or are in the socket.

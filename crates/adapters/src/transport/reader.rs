@@ -1,4 +1,5 @@
-//! Reads the frames of a worker and handles them. The host does not trust the worker: no frame can cost it much.
+//! Reads the frames of a worker and handles them. The host does not trust the worker: the cost of every frame is
+//! bounded.
 
 use std::sync::Arc;
 

@@ -76,7 +76,7 @@ pub enum ProtocolFault {
     #[error("it sent a log that cannot be read: {0}")]
     UnreadableLog(ValueError),
     /// The worker reports that the host violates the protocol.
-    #[error("it rejects what it was sent: {0}")]
+    #[error("it reports that the host broke the protocol: {0}")]
     Rejection(String),
 
     /// The worker speaks another version of the protocol.
@@ -104,7 +104,7 @@ pub enum ProtocolFault {
     /// The ready line names the pid of a process that is not the worker's.
     #[error(
         "its ready line names the pid {announced}, which is neither the process that was started ({started}) nor one \
-         that it has started: it must be the server's own, by its own count (getpid)"
+         that it has started: write the pid that the server gets from getpid()"
     )]
     StrangePid {
         /// The pid in the ready line.
@@ -155,7 +155,7 @@ pub enum ProtocolFault {
         call: u64,
     },
     /// The worker answered many calls that travel together with the answer of one.
-    #[error("it sent a {kind:?} for call {call}, which is many calls")]
+    #[error("it answered call {call}, a batch, with a {kind:?} instead of Results")]
     OneAnswerForMany {
         /// The call.
         call: u64,
@@ -169,7 +169,7 @@ pub enum ProtocolFault {
         call: u64,
     },
     /// The worker sent more results than calls travel together.
-    #[error("it sent {results} results for the {inputs} of call {call}")]
+    #[error("it sent {results} results for the {inputs} inputs of call {call}")]
     TooManyResults {
         /// The call.
         call: u64,
@@ -199,7 +199,7 @@ pub enum ProtocolFault {
         id: u64,
     },
     /// The worker asks for tools, and does not read that they are refused.
-    #[error("it asks for tools without end, and does not read the answers")]
+    #[error("it keeps calling tools without reading the answers")]
     UnreadRefusals,
     /// The arguments of a tool cannot be read.
     #[error("it called a tool with arguments that cannot be read: {0}")]

@@ -238,8 +238,8 @@ impl Call {
         }
     }
 
-    /// Fails calls that travelled together, because their worker is gone. It had answered and started so many of them,
-    /// and died of the one that it had started last.
+    /// Fails the calls of a frame whose worker died after it had answered `answered` of them and started `started`.
+    /// Only the call that it started last is suspected, or all of them if a batch function got them together.
     pub fn lose_between(mut self, answered: usize, started: usize) {
         let Some(lease) = &self.lease else { return };
         let holder = lease.holder();

@@ -52,10 +52,11 @@ impl ServiceEstimate {
         } else if sample > known {
             let known = known.max(MICROSECOND);
             match certainty {
-                // The sample includes the time that a busy host took to notice the answer, so a single one is not
-                // believed.
+                // The sample includes the time until a busy host noticed the answer, so one sample raises the estimate
+                // at most eightfold.
                 Certainty::One => sample.min(known.saturating_mul(8)),
-                // A worker that has no core for a while answers what it has together, and a slow call is answered alone.
+                // A worker that was waiting for a core answers several calls together, and a slow call is answered
+                // alone. So the mean of several answers raises the estimate by at most an eighth.
                 Certainty::Mean => sample.min(known.saturating_add(known / 8)),
                 Certainty::AtMost => return,
             }

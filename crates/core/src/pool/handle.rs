@@ -208,7 +208,7 @@ impl Pool {
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         let mut health = self.shared.health.subscribe();
         let ready = async {
-            // When the supervisor answers, it has done everything that it was told before.
+            // The supervisor handles requests in order, so its answer means that all earlier requests are done.
             self.supervisor.worker_rows().await;
             health
                 .wait_for(|health| {

@@ -1,8 +1,9 @@
 //! When a caller looks at its deadline.
 //!
-//! Most calls end within milliseconds and have seconds of time. A timer of the runtime for each of them costs two turns
-//! at a lock that all threads share. So a call is only listed here, under a lock of its thread. A call that is still
-//! listed after a while is told so, and sets a timer of its runtime. A call with little time sets it at once.
+//! Most calls end within milliseconds and have seconds of time. A runtime timer for each of them would take a lock that
+//! all threads share, twice. So a call is only listed here, under a lock of its thread. A call that is still listed
+//! after a while is marked late, and its caller then sets a timer of the runtime. The caller of a call with little time
+//! sets it at once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,11 +21,11 @@ use crate::sharded::{ShardRef, Sharded};
 
 /// A call with less time sets a timer at once.
 const NEAR: Duration = Duration::from_millis(200);
-/// How often the listed calls are looked at.
+/// The length of a turn: how often the watcher checks the listed calls.
 const TURN: Duration = Duration::from_millis(50);
-/// A call is told that it is late at the second turn after it was listed.
+/// A call is marked late in the second turn after the one in which it was listed.
 const LATE: u32 = 2;
-/// After so many turns without a listed call, nobody looks until a call is listed again.
+/// After this many turns without a listed call, the watcher stops until a call is listed again.
 const QUIET: u32 = 20;
 
 /// The calls of a pool that have no timer yet.
@@ -58,7 +59,7 @@ impl ListedCalls {
         self.calls.iter().all(|calls| Self::lock(calls).is_empty())
     }
 
-    /// Tells the calls that have been listed for `turns` turns that they are late.
+    /// Marks the calls that have been listed for `turns` turns as late.
     fn tell_late(&self, turns: u32) {
         let now = self.turn.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         for calls in self.calls.iter() {
@@ -114,7 +115,8 @@ async fn watch(watcher: Watcher) {
     }
 }
 
-/// Whoever looks at the listed calls of a pool. If it ends, even with its runtime, the calls that are listed set timers.
+/// Belongs to the task that checks the listed calls of a pool. When the task ends, even because its runtime was
+/// dropped, the callers of all listed calls set timers.
 struct Watcher(Weak<PoolInner>);
 
 impl Drop for Watcher {

@@ -132,7 +132,7 @@ impl PoolInner {
             Some(place) => {
                 let mut call = place.worker.seat(call, place.beside);
                 if self.open.is_closed() {
-                    // The pool was closed meanwhile, and whoever closed it may not have seen this call.
+                    // The pool was closed in the meantime, and its closing may have missed this call.
                     drop(call.lease.take());
                     Some(call)
                 } else {

@@ -213,7 +213,7 @@ impl PendingCall {
 
     /// Lets the worker send this much more, because it was read.
     pub(crate) fn grant(&self, more: Portion) {
-        // First: what the worker sends next must not be counted beside it.
+        // This comes first, so that the worker's next items are not counted on top of items that were already read.
         self.state.has_read(more);
         if let Some(worker) = self.state.worker() {
             worker.handle.grant(self.id, more);

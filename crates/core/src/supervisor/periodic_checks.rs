@@ -257,8 +257,8 @@ impl SignOfLife {
         Self { beats: worker.handle.beats(), at_work: worker.handle.at_work() }
     }
 
-    /// Reports whether the worker goes on. The request for stacks may have let it run for a moment: if it only answers
-    /// a beat because of that, it must answer another one.
+    /// Reports whether the worker runs again. The request for stacks may have interrupted a system call and so let the
+    /// worker answer one heartbeat. If nothing else has changed, a second heartbeat is required.
     async fn comes_back(&self, worker: &Worker) -> bool {
         let Some(now) = self.changes(worker).await else { return false };
         if now.at_work != self.at_work {

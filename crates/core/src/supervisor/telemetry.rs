@@ -11,7 +11,7 @@ use crate::telemetry::{Event, Level, emit_with};
 
 impl Supervisor {
     pub(super) fn report_health(&mut self) {
-        // If no worker is wanted before a call comes, it is no sign of health that none is missing.
+        // A lazy pool wants no worker before its first call, so a full count does not mean that the pool is healthy.
         let fails = self.restarts.is_degraded() && self.serving.is_empty();
         let health = if self.is_empty() && self.first.is_none() {
             PoolHealth::Empty

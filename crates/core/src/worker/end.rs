@@ -42,10 +42,10 @@ const STACK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the death of a worker may take to be reported after its connection broke.
 const DEATH_NOTICE: Duration = Duration::from_millis(20);
 
-/// How long the exit of a worker that is gone may take to be reported, before its callers hear of its death without it.
+/// How long callers wait for the exit status of a dead worker before they get the error without it.
 const EXIT_NOTICE: Duration = Duration::from_millis(10);
 
-/// How long the last output of a worker that is gone may take to be read, before its callers hear of its death without it.
+/// How long callers wait for the last output of a dead worker before they get the error without it.
 const LAST_OUTPUT: Duration = Duration::from_millis(10);
 
 /// Callers wait no longer than this for the autopsy.

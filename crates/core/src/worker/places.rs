@@ -1,7 +1,7 @@
 //! The places of a worker: how many calls it has, and whether it may get more without the queue's lock.
 //!
-//! One atomic word has the number of calls and two marks, so that taking a place and withdrawing the permission to take
-//! one cannot pass each other: once a mark is removed, no call comes that the number does not show.
+//! One atomic word has the number of calls and two marks, so that taking a place and removing the permission to take
+//! one are ordered: once a mark is removed, the number includes every call that took a place under it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -18,7 +18,7 @@ const LONG_CALL: Duration = Duration::from_secs(1);
 /// has to wait for its turn, and for the GIL.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
-/// A tick of CPU time, as the judge counts them.
+/// The length of one tick of CPU time, the unit in which [`LivenessJudge`] counts it.
 const TICK: Duration = Duration::from_millis(10);
 
 /// What is remembered of a worker between two looks.

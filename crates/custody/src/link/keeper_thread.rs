@@ -30,7 +30,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait between two attempts to replace a keeper or to clear what it left.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
-/// How often to try to look at what a lost keeper left. A look fails, for example, if the host has no free descriptor.
+/// How many times to inspect what a lost keeper left. An inspection fails, for example, if the host has no free
+/// descriptor.
 const MOST_LOOKS: usize = 25;
 
 /// A keeper that is being started.

@@ -101,7 +101,7 @@ impl DirError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// No environment variable tells where the state directory is.
+    /// No environment variable gives the location of the state directory.
     #[error("cannot tell where the state directory is: set SNAKEPIT_STATE_DIR or HOME")]
     NoPlace,
     /// The state directory cannot be trusted or opened.

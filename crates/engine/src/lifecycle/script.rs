@@ -319,8 +319,8 @@ impl Script {
         Ok((mode, stop_mode))
     }
 
-    /// 2: Starts the engine, or returns `None` if a signal comes first. Until a start has an engine, it cannot end in
-    /// order, so it goes on until then.
+    /// 2: Starts the engine, or returns `None` if a signal comes first. A start cannot be stopped in order before its
+    /// engine exists, so it continues until then, or until a second signal.
     async fn start_or_signal<E>(
         &mut self,
         signals: &ScriptSignals,

@@ -64,8 +64,8 @@ impl HealthServer {
     }
 
     /// Starts a server at this address. `"0.0.0.0:8080"` and `"[::]:8080"` are all addresses of this machine.
-    /// Kubernetes needs them, because it asks at the pod's address. Every client that reaches the server sees the names
-    /// of the loops, the ids of messages, and the troubles of the loops.
+    /// Kubernetes needs them, because it asks at the pod's address. Any client that can connect sees the names of the
+    /// loops, message ids, and error texts.
     #[expect(
         clippy::unused_async,
         reason = "the address may be a name, and a later version should look it up without blocking"

@@ -13,7 +13,7 @@
 //! a worker while running alone is refused, so an answer clears a bystander, however many workers died beside it.
 //!
 //! **What it costs.** A pool without suspects pays one relaxed load per call. With suspects, arguments are hashed only
-//! if a suspect has the same command and arguments of the same length, so no innocent upload of 100 MiB is read.
+//! if a suspect has the same command and arguments of the same length, so unrelated large arguments are never read.
 //!
 //! **What it keeps.** The list holds a bounded number of fingerprints. Each has a bounded number of deaths, in a short
 //! form ([`DeathRecord::shortened`]).

@@ -156,7 +156,7 @@ async fn l5_the_pattern_with_one_loop_burns_no_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l6_a_callback_that_panics_keeps_no_loop_back_and_each_is_told_once() {
+async fn l6_a_panicking_callback_does_not_keep_other_loops_from_being_notified_exactly_once() {
     let coordinator = ShutdownCoordinator::install().expect("installed");
     coordinator.register("rude", || panic!("on purpose"));
     let told = Arc::new(AtomicUsize::new(0));

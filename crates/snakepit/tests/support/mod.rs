@@ -208,9 +208,9 @@ pub(crate) fn lines(path: &str) -> Vec<String> {
 
 /// Teaches a pool of `hostile.py` that its `mark` calls are short, so that they are sent ahead.
 ///
-/// A pool believes a slow call at once, and the fast calls after it only slowly. So it is taught until it believes: its
-/// estimate is computed here, from times that are longer than those that it measures. The number of attempts is
-/// limited, because some machines are too slow.
+/// One slow call raises a pool's estimate at once, and fast calls lower it slowly. So this makes fast calls until an
+/// upper bound of the estimate, computed here from longer times, is low enough. The number of attempts is limited,
+/// because some machines are too slow.
 pub(crate) async fn learn_that_they_are_short(pit: &Snakepit, path: &str) {
     let believed =
         |known: Duration, seen: Duration| known.saturating_sub((known.saturating_sub(seen)) / 8).max(seen);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is said of a pool that was told to have no workers.
+/// The reason shown for a pool that was scaled to 0 workers.
 pub(crate) const SCALED_TO_ZERO: &str = "it was scaled to 0 workers: call scale(n) to have some";
 
 /// Why a pool has no worker for a call.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoWorkersReason {
-    /// The pool was told to have no workers.
+    /// The pool was scaled to 0 workers.
     #[error("{SCALED_TO_ZERO}")]
     ScaledToZero,
     /// Not all workers became ready in time.

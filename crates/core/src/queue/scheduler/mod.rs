@@ -146,7 +146,7 @@ impl Scheduler {
         self.all_places().map(WorkerPlaces::all).sum()
     }
 
-    /// Tells callers without the lock whether calls wait, and whether the scheduler takes more.
+    /// Publishes, for callers that do not hold the lock, whether calls wait and whether the scheduler accepts more.
     fn publish(&self) {
         self.open.set_waiting(self.queue.len(), self.gate != QueueGate::Open);
     }
@@ -269,7 +269,7 @@ impl Scheduler {
         call.state.set_place(CallPlace::Queued(key));
         entry.bound.insert(key, call);
         self.bound += 1;
-        // The worker is closed now. So whoever frees a place afterwards comes to the scheduler.
+        // This closes the worker, so every thread that frees one of its places from now on calls the scheduler.
         self.reopen(index);
         match self.next_for(index) {
             Some(call) => OfferResult::Now(call),

@@ -1,17 +1,17 @@
 //! The places that callers take without the scheduler's lock.
 //!
-//! Most calls fit any worker, find one with room, and wait for nothing. They take a place here: by a compare-and-swap
-//! on the worker's own word ([`WorkerPlaces`]). Two sets of bits say which workers to try first: those without calls,
-//! and those with a free place. A bit is a hint: whoever follows it looks at the worker.
+//! Most calls fit any worker, find one with room, and wait for nothing. They take a place here, by a compare-and-swap
+//! on an atomic word of the worker ([`WorkerPlaces`]). Two sets of bits say which workers to try first: those without
+//! calls, and those with a free place. A bit is only a hint: a caller checks the worker before it takes a place.
 //!
 //! Whatever else a call needs (an order among waiting calls, a certain worker, a worker alone) the scheduler decides
 //! under its lock, with the same words. Two rules keep callers and scheduler apart:
 //!
 //! - **While calls wait, nobody takes a place past them**: `waiting` is not 0, and callers go to the scheduler. The
-//!   scheduler first raises `waiting`, then looks for a place once more, then queues. Whoever frees a place first frees
-//!   it, then reads `waiting`. So a place that becomes free is seen by one of the two.
-//! - **A worker that callers must not use is closed**: its marks are removed, by the scheduler, under its lock. Whoever
-//!   frees a place of a closed worker goes to the scheduler.
+//!   scheduler first raises `waiting`, then looks for a place once more, then queues. A thread that frees a place reads
+//!   `waiting` afterwards. So one of the two always notices the free place.
+//! - **A worker that callers must not use is closed**: its marks are removed, by the scheduler, under its lock. A
+//!   thread that frees a place of a closed worker calls the scheduler.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -101,7 +101,7 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkers<W> {
         Taken { place, unlisted }
     }
 
-    /// Lists a worker that has lost a call. Returns whether that is all: otherwise the scheduler must look at the worker.
+    /// Lists a worker that has lost a call. Returns false if the scheduler must look at the worker, too.
     pub(crate) fn note_freed(&self, index: usize, worker: &W, freed: FreedPlace) -> bool {
         if !freed.is_open {
             return false;
@@ -118,8 +118,8 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkers<W> {
         let mut table = self.table.load();
         loop {
             table.list(index, worker.as_ref());
-            // Whoever makes a new table fills it after it is seen here. So the new table has this worker, or this loop
-            // adds it.
+            // A writer publishes a new table before it fills it. So either the writer lists this worker in the new
+            // table, or this loop does.
             let newest = self.table.load();
             if Arc::ptr_eq(&table, &newest) {
                 return;
@@ -210,7 +210,8 @@ impl<W: AsRef<WorkerPlaces>> OpenWorkerTable<W> {
         Some(TakenPlace { worker: worker.own(), beside: taken? })
     }
 
-    /// Lets a short call wait at a worker: at the one with less work of two, or at another one if they have enough.
+    /// Sends a short call ahead to a busy worker: to the one of two that has less work, or to another one if both have
+    /// enough.
     fn take_ahead(&self, nanos: u32) -> Option<TakenPlace<W>> {
         let count = self.indices.len();
         if nanos == u32::MAX || count == 0 {

@@ -8,8 +8,7 @@
 //! The main file contains a number, its generation. It is odd while the log may contain something that the
 //! main file lacks. The first writer makes it odd in the main file before it commits anything else. A process
 //! that finds the file idle, or closes it last, moves the log into the main file and makes the number even.
-//! So a main file that was copied or moved without its log is either complete or says that something is
-//! missing.
+//! So a main file that was copied or moved without its log is either complete or opens with an error.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};

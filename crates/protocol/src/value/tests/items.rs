@@ -34,7 +34,7 @@ fn a_single_item_is_its_whole_payload() {
 }
 
 #[test]
-fn what_is_no_list_of_items_is_refused_and_a_bad_item_is_the_last() {
+fn a_payload_that_is_not_a_list_of_items_is_rejected_and_a_bad_item_ends_the_stream() {
     for wrong in [&b"\x90"[..], b"\x05", b"", b"\x93\x01\x02"] {
         assert!(EncodedItems::list(payload(wrong)).is_err(), "{wrong:x?}");
     }

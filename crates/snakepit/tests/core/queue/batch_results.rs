@@ -32,7 +32,7 @@ async fn more_results_than_calls_are_a_fault() {
     for mode in ["too_many_results", "too_many_results_in_parts", "endless_results"] {
         let outcomes = outcomes(mode, 3).await;
         let fault = fault_of(outcomes[2].as_ref().expect_err("a fault"));
-        assert!(fault.contains("4 results for the 3 of call"), "{mode}: {fault}");
+        assert!(fault.contains("4 results for the 3 inputs of call"), "{mode}: {fault}");
         // What came before, in a frame of its own, is kept.
         let kept = if mode == "too_many_results" { [None, None, None] } else { [Some(1), Some(2), None] };
         assert_eq!(values(&outcomes), kept, "{mode}");
@@ -54,8 +54,8 @@ async fn answers_of_the_wrong_kind_are_faults() {
     assert!(fault_of(&error).contains("which is one call"), "{error}");
     pit.end().await;
     for (mode, words) in [
-        ("result_of_many", "which is many calls"),
-        ("end_of_many", "which is many calls"),
+        ("result_of_many", "a batch, with a"),
+        ("end_of_many", "a batch, with a"),
         ("results_that_are_no_list", "should be a list"),
     ] {
         for outcome in outcomes(mode, 3).await {
