@@ -20,18 +20,32 @@ fn page() -> String {
     fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("docs/ARCHITECTURE.md")
 }
 
-/// Returns the files of a walk in their order. They are relative to the folder that the section names as
-/// "All files are below `…`", or to the root of the repository.
-fn walk(page: &str, title: &str) -> Vec<String> {
+/// Returns the tables of a walk, each as the files of its second column in their order. They are relative to the folder
+/// that the section names as "All files are below `…`", or to the root of the repository. The first table has the
+/// steps, and the others the files that the steps use.
+fn tables(page: &str, title: &str) -> Vec<Vec<String>> {
     let section = page.split("\n## ").find_map(|it| it.strip_prefix(title));
     let section = section.unwrap_or_else(|| panic!("no section {title:?}"));
     let base = section.split_once("All files are below `").and_then(|(_, rest)| rest.split('`').next());
     let base = base.map_or_else(String::new, |base| format!("{base}/"));
-    let rows = section.lines().filter(|line| line.starts_with('|'));
+    let blocks = section.split("\n\n").filter(|block| block.starts_with('|'));
     // Columns: the step, its files, what happens.
-    let cells = rows.filter_map(|row| row.split('|').nth(2));
-    let files = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(|file| format!("{base}{file}")));
-    files.collect()
+    let files_of = |row: &str| -> Vec<String> {
+        let cell = row.split('|').nth(2).unwrap_or_default();
+        cell.split('`').skip(1).step_by(2).map(|file| format!("{base}{file}")).collect()
+    };
+    blocks.map(|block| block.lines().flat_map(files_of).collect()).collect()
+}
+
+/// Returns the files of a walk's steps.
+fn walk(page: &str, title: &str) -> Vec<String> {
+    tables(page, title).into_iter().next().unwrap_or_default()
+}
+
+/// Reports whether a name of a walk is right: that of a file, or that of a folder with a slash after it.
+fn exists(name: &str) -> bool {
+    let path = root().join(name);
+    if name.ends_with('/') { path.is_dir() } else { path.is_file() }
 }
 
 #[test]
@@ -39,15 +53,15 @@ fn every_file_of_a_walk_exists_and_is_listed_once() {
     let page = page();
     let mut found = Vec::new();
     for (title, _) in WALKS {
-        let files = walk(&page, title);
-        assert!(files.len() > 5, "{title}: {files:?}");
+        let tables = tables(&page, title);
+        assert!(tables[0].len() > 5, "{title}: {tables:?}");
         let mut seen = BTreeSet::new();
-        for file in &files {
-            if !root().join(file).is_file() {
-                found.push(format!("{title}: {file} is no file"));
+        for name in tables.iter().flatten() {
+            if !exists(name) {
+                found.push(format!("{title}: {name} does not exist"));
             }
-            if !seen.insert(file) {
-                found.push(format!("{title}: {file} is listed twice"));
+            if !seen.insert(name) {
+                found.push(format!("{title}: {name} is listed twice"));
             }
         }
     }
