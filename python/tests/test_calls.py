@@ -102,6 +102,14 @@ def a_value_that_is_neither_map_nor_array_is_one_argument(worker):
     assert worker.expect("RESULT", 901).value is None
 
 
+def an_option_of_a_newer_host_is_ignored(worker):
+    for newer in ({"newer": [1, {"a": None}]}, {"newer": 1, "session": "s", "metadata": {"a": "b"}}):
+        number = worker.start("add", 1, 2, options=newer)
+        assert worker.expect("RESULT", number).value == 3
+    worker.send("CALLS", 902, ["add", [[1, 2], {"a": 3, "b": 4}], None, {"newer": True}])
+    assert worker.expect("RESULTS", 902).value == [[True, 3], [True, 7]]
+
+
 def a_command_can_have_another_name(worker):
     assert worker.call("other.name") == "renamed"
 

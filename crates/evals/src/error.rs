@@ -55,6 +55,20 @@ pub enum EvalError {
         /// What differs.
         reason: String,
     },
+    /// Another version of Snakepit wrote the checkpoint, which is left unchanged.
+    #[error(
+        "the checkpoint {} has format {found}, and this program reads format {ours}: update this program, or use another \
+         checkpoint",
+        path.display()
+    )]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// The format of the checkpoint.
+        found: u32,
+        /// The format that this version reads.
+        ours: u32,
+    },
     /// The checkpoint holds an unfinished evaluation, which must be resumed or removed.
     #[error("{} holds an unfinished evaluation: {done} of {all} results; resume it, or remove the file", path.display())]
     Unfinished {

@@ -213,7 +213,7 @@ fn refused(error: &EvalError) -> CliFailure {
         EvalError::Unfinished { .. } => {
             failure.status(FAILED).hint("--resume continues it; --checkpoint names another file")
         }
-        EvalError::OtherCheckpoint { .. } => {
+        EvalError::OtherCheckpoint { .. } | EvalError::OtherFormat { .. } => {
             failure.status(FAILED).hint("name another file with --checkpoint, or remove this one")
         }
         EvalError::Corrupt { .. } => {

@@ -229,6 +229,18 @@ mod tests {
         assert_eq!(Record::decode(sample_on_disk), Ok(sample()));
     }
 
+    /// A newer version has another number, or a kind of record that this version does not know.
+    #[test]
+    fn a_record_of_a_newer_version_is_unknown_and_not_corrupt() {
+        for byte in [4, 6] {
+            let mut newer = sample().encode();
+            newer[byte] = 0x77;
+            let crc = crc32(&newer[..CRC_AT]);
+            newer[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(Record::decode(&newer), Err(RecordDamage::Unknown));
+        }
+    }
+
     #[test]
     fn the_checksum_is_standard_crc32() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);

@@ -48,9 +48,7 @@ impl PlanLine {
     /// and reorder experiments.
     fn difference(&self, plan: &EvalPlan) -> Option<String> {
         let (dataset, samples) = (plan.dataset(), plan.dataset().samples().len());
-        if self.snakepit_eval != VERSION {
-            return Some(format!("its version is {}, and ours is {VERSION}", self.snakepit_eval));
-        } else if self.samples > samples {
+        if self.samples > samples {
             return Some(format!(
                 "its data set has {} samples, but there are only {samples} now",
                 self.samples
@@ -68,6 +66,22 @@ impl PlanLine {
             let names: Vec<&str> = self.experiments.iter().map(|it| it.name.as_str()).collect();
             format!("its experiments are {}, and {name} is missing now", names.join(", "))
         })
+    }
+}
+
+/// What every version has in its plan lines.
+#[derive(Deserialize)]
+struct PlanFormat {
+    snakepit_eval: u32,
+}
+
+/// Fails if another version wrote a plan line. Any other line is left to the caller.
+fn check_format(path: &Path, text: &[u8]) -> Result<(), EvalError> {
+    match serde_json::from_slice(text) {
+        Ok(PlanFormat { snakepit_eval: found }) if found != VERSION => {
+            Err(EvalError::OtherFormat { path: path.to_owned(), found, ours: VERSION })
+        }
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -198,6 +212,7 @@ impl EvalJournal {
         for (text, line) in finished_lines(lines) {
             let unreadable = |error: serde_json::Error| corrupt(line, error.to_string());
             if text.starts_with(PLAN_LINE) {
+                check_format(path, text)?;
                 head = serde_json::from_slice(text).map_err(unreadable)?;
                 continue;
             }
@@ -281,6 +296,7 @@ fn split<'a>(path: &Path, text: &'a [u8]) -> Result<Option<(PlanLine, &'a [u8])>
     let foreign = |reason: String| EvalError::OtherCheckpoint { path: path.to_owned(), reason };
     match text.iter().position(|byte| *byte == b'\n') {
         Some(end) => {
+            check_format(path, &text[..end])?;
             let head = serde_json::from_slice(&text[..end]);
             let head: PlanLine =
                 head.map_err(|error| foreign(format!("its first line is not a plan: {error}")))?;
@@ -305,6 +321,7 @@ fn finished_lines(lines: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
 fn last_plan_line(path: &Path, lines: &[u8]) -> Result<Option<PlanLine>, EvalError> {
     let plan_lines = finished_lines(lines).filter(|(text, _)| text.starts_with(PLAN_LINE));
     let Some((text, line)) = plan_lines.last() else { return Ok(None) };
+    check_format(path, text)?;
     let unreadable = |error: serde_json::Error| EvalError::Corrupt {
         path: path.to_owned(),
         line,

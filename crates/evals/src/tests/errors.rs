@@ -29,6 +29,7 @@ fn errors_of_evaluations(texts: &mut ErrorTexts) {
             path: "run.eval.jsonl".into(),
             reason: "its data set has other samples".into(),
         }],
+        OtherFormat => [EvalError::OtherFormat { path: "run.eval.jsonl".into(), found: 2, ours: 1 }],
         Unfinished => [EvalError::Unfinished { path: "run.eval.jsonl".into(), done: 40, all: 100 }],
         Corrupt => [EvalError::Corrupt {
             path: "run.eval.jsonl".into(),

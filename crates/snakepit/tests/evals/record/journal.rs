@@ -54,6 +54,30 @@ async fn an_evaluation_can_be_extended_to_more_samples() {
 }
 
 #[tokio::test]
+async fn a_checkpoint_of_a_newer_version_is_refused_and_left_as_it_is() {
+    let home = tempfile::tempdir().expect("a directory");
+    let file = home.path().join("checkpoint.jsonl");
+    finish(&file, plan(data(3), &["it"])).await;
+    let ours = std::fs::read_to_string(&file).expect("the checkpoint");
+    let plan_line = ours.lines().next().expect("a plan");
+    let newer = |line: &str| line.replacen("{\"snakepit_eval\":1", "{\"snakepit_eval\":2", 1);
+    // A finished checkpoint, one whose plan has other fields, and one that a newer version has continued.
+    for text in [
+        newer(&ours),
+        "{\"snakepit_eval\":2,\"stages\":[]}\n".to_owned(),
+        format!("{ours}{}\n", newer(plan_line)),
+    ] {
+        std::fs::write(&file, &text).expect("written");
+        let plan = plan(data(3), &["it"]);
+        for refused in [EvalJournal::create(&file, &plan), EvalJournal::resume(&file, &plan)] {
+            let refused = refused.expect_err("a newer version");
+            assert!(matches!(refused, EvalError::OtherFormat { found: 2, ours: 1, .. }), "{refused}");
+        }
+        assert_eq!(std::fs::read_to_string(&file).expect("the checkpoint"), text);
+    }
+}
+
+#[tokio::test]
 async fn fewer_samples_or_other_ones_are_refused_and_the_checkpoint_stays_as_it_is() {
     let home = tempfile::tempdir().expect("a directory");
     let file = home.path().join("checkpoint.jsonl");
