@@ -6,6 +6,7 @@ mod bans;
 mod layers;
 mod markdown;
 mod names;
+mod pages;
 mod platforms;
 mod sizes;
 mod vocabulary;
@@ -200,7 +201,8 @@ fn the_readme_names_only_what_exists() {
     let words: Vec<&str> = readme.split(|c: char| c.is_whitespace() || "()[]`".contains(c)).collect();
     let mut missing = Vec::new();
     for (word, next) in words.iter().zip(words.iter().skip(1)) {
-        let path = word.trim_start_matches("./").trim_end_matches([',', '.', ':']);
+        let path = word.split('#').next().unwrap_or(word);
+        let path = path.trim_start_matches("./").trim_end_matches([',', '.', ':']);
         let names_a_file =
             ["docs/", "examples/", "crates/"].iter().any(|it| path.starts_with(it)) || word.starts_with("./");
         if names_a_file && !root.join(path).exists() {
