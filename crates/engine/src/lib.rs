@@ -1,7 +1,7 @@
 //! Engines: everything that one [`Snakepit`] runs, and what its start and end mean for the process.
 //!
-//! Knows pools, but no calls, workers, protocols, mailboxes or configuration files. An engine passes these files in
-//! this order:
+//! Knows pools, hands out the builders of their calls, and ends their processes through custody. Knows no protocols,
+//! mailboxes or configuration files. An engine passes these files in this order:
 //!
 //! - `builder.rs`: pools, tools and settings, checked and started;
 //! - `handle.rs`: what the user holds; dropping the last clone ends the engine;
