@@ -1,8 +1,8 @@
 //! Start, run, stop and exit, in a fixed order.
 //!
 //! Owns what an engine means for its process: scripts, signals, the process-wide engine, the steps of a shutdown, and
-//! the exit. Knows engines; of calls only their errors, and of workers only their processes. A host that runs no script and installs no
-//! [`ShutdownCoordinator`] keeps its signal handlers.
+//! the exit. Knows engines; of calls only their errors, and of workers only their processes. A host that runs no script
+//! and installs no [`ShutdownCoordinator`] keeps its signal handlers.
 //!
 //! A [`script`] passes these files in this order:
 //!
