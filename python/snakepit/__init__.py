@@ -7,10 +7,10 @@
         return a + b
 """
 
-from .commands import BadArgument, command, evaluator, health, on_session_end, on_start, on_stop
+from .commands.registry import BadArgument, command, evaluator, health, on_session_end, on_start, on_stop
 from .context import Cancelled, Context, HostError, NoCall, context
-from .spans import span, trace_context
-from .values import BadValue
+from .transport.spans import span, trace_context
+from .value.error import BadValue
 
 __version__ = "0.1.0"
 __all__ = [

@@ -24,10 +24,10 @@ if not __package__:
         from _frozen_importlib_external import SourceFileLoader
 
         sys.dont_write_bytecode = False
-        for _file in sorted(os.listdir(_here)):
-            if _file.endswith(".py"):
-                _name = "snakepit." + _file[:-3]
-                SourceFileLoader(_name, f"{_here}/{_file}").get_code(_name)
+        for _folder, _, _files in os.walk(_here):
+            for _file in _files:
+                if _file.endswith(".py"):
+                    SourceFileLoader("snakepit", f"{_folder}/{_file}").get_code("snakepit")
         sys.dont_write_bytecode = True
         try:
             open(f"{_here}/__pycache__/{sys.implementation.cache_tag}.all", "x").close()

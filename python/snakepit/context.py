@@ -1,12 +1,12 @@
 """The context of a call: what its code may ask and report while it runs.
 
-Owns what users see of a call. The loop that runs the call (`serial.py` or `concurrent.py`) does the work behind it.
-Must not know sockets, nor more of frames than their kinds.
+Owns what users see of a call. The loop that runs the call (`serial/loop.py` or `concurrent/loop.py`) does the work
+behind it. Must not know sockets, nor more of frames than their kinds.
 """
 
 from time import monotonic
 
-from . import frames
+from . import frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,17 +151,17 @@ class Context:
 
     def progress(self, fraction: "Optional[float]" = None, text: "Optional[str]" = None) -> None:
         """Reports to the caller how far the call has come: a fraction from 0 to 1, a text, or both."""
-        self._runner.tell(self, frames.PROGRESS, [fraction, text])
+        self._runner.tell(self, frame.PROGRESS, [fraction, text])
 
     def log(self, level: str, text: str, /, **fields: "Any") -> None:
         """Writes a line into the host's log, with fields that keep their types."""
         if level not in LEVELS:
             raise ValueError(f"the level {level!r} is not one of {', '.join(LEVELS)}")
-        self._runner.tell(self, frames.LOG, [level, str(text), fields])
+        self._runner.tell(self, frame.LOG, [level, str(text), fields])
 
     def telemetry(self, name: str, value: "Any", /, **more: "Any") -> None:
         """Sends a measurement to the host."""
-        self._runner.tell(self, frames.TELEMETRY, {**more, "name": name, "value": value})
+        self._runner.tell(self, frame.TELEMETRY, {**more, "name": name, "value": value})
 
 
 def _no_context() -> Context:

@@ -6,15 +6,15 @@ Owns what a caller sees of an exception. Tracebacks show the user's frames only.
 
 import os
 
-from .commands import BadArgument, UnknownCommand
+from .commands.registry import BadArgument, UnknownCommand
 from .context import Cancelled, HostError
-from .values import BadPayload, BadValue, TooLong, type_name
+from .value.error import BadPayload, BadValue, TooLong, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
 
-    from .codec import Codec
+    from .value.codec import Codec
 
 MAX_TEXT = 64 * 1024
 MAX_FRAMES = 60

@@ -8,12 +8,12 @@ import sys
 
 import faulthandler
 
-from . import __version__, frames
-from .codec import Codec
-from .connection import Connection
-from .frames import ERROR, HELLO, READY, Fault, unpack_header, word_of
-from .life import Life
-from .values import BadPayload
+from . import __version__
+from .frame import ERROR, FROM_HOST, HEADER_SIZE, HELLO, READY, Fault, explain, unpack_header, word_of
+from .lifecycle import Life
+from .message import read_hello, ready_message
+from .transport.connection import Connection
+from .value.codec import Codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def main(arguments: "List[str]") -> None:
     if address is not None:
         _prepare_streams()
         sys.argv[:] = arguments
-        from .grpc_worker import serve
+        from .grpc.server import serve
 
         serve(arguments[0], address)
     fd = _descriptor("SNAKEPIT_FD")
@@ -88,28 +88,18 @@ def _prepare_streams() -> None:
 def _hello(connection: Connection) -> "Dict[str, Any]":
     """Reads the first frame, which says what the host expects."""
     while True:
-        room = connection.end - connection.pos - frames.HEADER_SIZE
+        room = connection.end - connection.pos - HEADER_SIZE
         if room >= 0:
             length, word, _ = unpack_header(connection.buf, connection.pos)
             if word != word_of(HELLO):
-                raise Fault(frames.explain(word) if word not in frames.FROM_HOST else "another frame before HELLO")
+                raise Fault(explain(word) if word not in FROM_HOST else "another frame before HELLO")
             if length <= room:
                 break
         connection.fill()
-    from .values import decode
-
-    start = connection.pos + frames.HEADER_SIZE
-    try:
-        hello = decode(connection.view[start : start + length])
-    except BadPayload as bad:
-        raise Fault(f"a HELLO that cannot be read: {bad}") from None
+    start = connection.pos + HEADER_SIZE
+    hello = read_hello(connection.view[start : start + length])
     connection.pos = start + length
-    if not isinstance(hello, dict) or hello.get("protocol") != 1:
-        raise Fault("a HELLO of another protocol than 1")
-    max_frame = hello.get("max_frame")
-    if type(max_frame) is not int or max_frame <= 0:
-        raise Fault("a HELLO without max_frame")
-    connection.max_frame = max_frame
+    connection.max_frame = hello["max_frame"]
     features = hello.get("features")
     connection.takes_items = type(features) is list and "items" in features
     return hello
@@ -118,7 +108,7 @@ def _hello(connection: Connection) -> "Dict[str, Any]":
 def _start(worker: str, connection: Connection, life: Life, hello: "Dict[str, Any]") -> "Any":
     """Loads the user's code. The host learns of a failure, with the user's part of the traceback."""
     try:
-        from .load import load
+        from .loader import load
 
         slate = _descriptor("SNAKEPIT_SLATE_FD")
         if slate is not None:
@@ -144,10 +134,10 @@ def _runner(connection: Connection, codec: Codec, life: Life, hello: "Dict[str, 
     concurrency = hello.get("concurrency", 1)
     has_async = life.registry.has_async()
     if has_async or concurrency > 1:
-        from .concurrent import Concurrent
+        from .concurrent.loop import Concurrent
 
         return Concurrent(connection, codec, life, concurrency, has_async)
-    from .serial import Serial
+    from .serial.loop import Serial
 
     serial = Serial(connection, codec, life)
     if hasattr(_signal, "SIGRTMIN"):
@@ -158,7 +148,7 @@ def _runner(connection: Connection, codec: Codec, life: Life, hello: "Dict[str, 
 
 def _cannot_start(connection: Connection, error: BaseException) -> "NoReturn":
     from .error import error_map
-    from .encode import encode
+    from .value.encode import encode
 
     connection.post(word_of(ERROR), 0, encode(error_map(error, "start")))
     connection.flush()
@@ -193,7 +183,7 @@ class TaskTeller:
         while self.is_asked and not self.is_telling:
             self.is_telling, self.is_asked = True, False
             try:
-                from .task_stacks import write_tasks
+                from .transport.task_stacks import write_tasks
 
                 write_tasks(self.stacks, self.life.calls_with_tasks(), self.life.call_of_task, frame)
             except BaseException:  # a failure here must not reach the code that the signal has interrupted
@@ -202,24 +192,7 @@ class TaskTeller:
 
 
 def _ready(connection: Connection, codec: Codec, life: Life) -> None:
-    version = sys.version_info
     show_stacks(life)
-    message = {
-        "protocol": 1,
-        "sdk": __version__,
-        "language": f"python {version[0]}.{version[1]}.{version[2]}",
-        "pid": os.getpid(),
-        "commands": sorted(life.registry.commands),
-        "signals": life.signals,
-        "features": life.features,
-    }
-    batches = {
-        name: {"size": command.batch, "window_us": command.window_us}
-        for name, command in life.registry.commands.items()
-        if command.batch
-    }
-    if batches:
-        message["batches"] = batches
-    encoded = codec.encode(message, "ready", 1 << 32, False)
+    encoded = codec.encode(ready_message(life, __version__), "ready", 1 << 32, False)
     connection.post(word_of(READY), 0, encoded)
     connection.flush()

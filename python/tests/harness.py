@@ -18,7 +18,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SDK = os.path.join(ROOT, "python")
 sys.path.insert(0, SDK)
 
-from snakepit import encode, frames, values  # noqa: E402
+from snakepit import frame as frames  # noqa: E402
+from snakepit.value import decode, encode  # noqa: E402
 
 LIMIT = 20.0
 # Bytes of credit that no stream in these tests uses up.
@@ -106,7 +107,7 @@ class Worker:
         if empty:
             return HEADER.pack(0, 1, number, 0, call)
         encoded = encode.encode(value)
-        if isinstance(encoded, values.Bodied):
+        if isinstance(encoded, encode.Bodied):
             payload = struct.pack("<I", len(encoded.head)) + encoded.head + b"".join(map(bytes, encoded.raws))
             return HEADER.pack(len(payload), 1, number, 1, call) + payload
         return HEADER.pack(len(encoded), 1, number, 0, call) + encoded
@@ -140,7 +141,7 @@ class Worker:
         if flags & 1:
             stop = 4 + struct.unpack_from("<I", payload)[0]
             payload, bodies = payload[4:stop], payload[stop:]
-        value = values.decode(payload, bodies, 140) if payload else None
+        value = decode.decode(payload, bodies, 140) if payload else None
         if kind == frames.ITEMS:
             assert value, "an ITEMS without an item"
             self.shared_frames += 1

@@ -10,7 +10,8 @@ import termios
 import threading
 
 import pytest
-from harness import CallError, Ended, Worker, until, values
+from harness import CallError, Ended, Worker, until
+from snakepit.value.error import BadPayload
 
 SOURCE = """
     import snakepit
@@ -432,7 +433,7 @@ def no_garbage_hangs_a_worker():
                 while True:
                     try:
                         frame = running.receive()
-                    except values.BadPayload:  # a PONG returns the payload of its PING
+                    except BadPayload:  # a PONG returns the payload of its PING
                         continue
                     if frame.kind == "FAULT" or frame.value == "the end":
                         ends["FAULT" if frame.kind == "FAULT" else "served"] += 1

@@ -11,10 +11,12 @@ import random
 import struct
 
 import pytest
-from harness import encode, values
+from harness import decode, encode
+from snakepit.value.encode import Bodied
+from snakepit.value.error import BadPayload, BadValue, TooLong
 from vectors import exact
 
-accelerated = pytest.importorskip("snakepit.accelerated")
+msgspec_codec = pytest.importorskip("snakepit.value.msgspec_codec")
 ROUNDS = 2000 if os.environ.get("SNAKEPIT_QUICK") else 10000
 
 
@@ -110,14 +112,14 @@ def outcome(function, *args):
     """Returns the outcome of a codec in comparable form."""
     try:
         result = function(*args)
-    except (values.BadValue, values.BadPayload) as error:
+    except (BadValue, BadPayload) as error:
         return type(error).__name__, str(error)
-    if isinstance(result, values.Bodied):
+    if isinstance(result, Bodied):
         return "bodied", bytes(result.head), [bytes(raw) for raw in result.raws], result.size
     return ("bytes", result) if isinstance(result, bytes) and function in WRITERS else ("value", exact(result))
 
 
-WRITERS = (encode.encode, accelerated.encode)
+WRITERS = (encode.encode, msgspec_codec.encode)
 
 
 def both_codecs_write_the_same_bytes_and_the_same_errors():
@@ -127,7 +129,7 @@ def both_codecs_write_the_same_bytes_and_the_same_errors():
         thing = value(rng)
         for bodies in (True, False):
             own = outcome(encode.encode, thing, "result", 1 << 20, bodies)
-            fast = outcome(accelerated.encode, thing, "result", 1 << 20, bodies)
+            fast = outcome(msgspec_codec.encode, thing, "result", 1 << 20, bodies)
             assert own == fast, thing
             seen[own[0]] += 1
     assert all(seen[kind] > 20 for kind in ("bytes", "bodied", "BadValue")), seen
@@ -138,9 +140,9 @@ def both_codecs_read_what_was_written_alike():
     for _ in range(ROUNDS):
         try:
             data = encode.encode(value(rng), bodies=False)
-        except values.BadValue:
+        except BadValue:
             continue
-        assert outcome(values.decode, data) == outcome(accelerated.decode, data)
+        assert outcome(decode.decode, data) == outcome(msgspec_codec.decode, data)
 
 
 def both_codecs_refuse_the_same_broken_bytes_in_the_same_words():
@@ -149,14 +151,14 @@ def both_codecs_refuse_the_same_broken_bytes_in_the_same_words():
     for _ in range(ROUNDS):
         try:
             data = bytearray(encode.encode(value(rng), bodies=False)[:400])
-        except values.BadValue:
+        except BadValue:
             data = bytearray(rng.randbytes(rng.randrange(60)))
         for _ in range(rng.randrange(4)):
             if data:
                 data[rng.randrange(len(data))] = rng.choice((0xC1, 0xC7, 0xD4, 0xD7, 0xFF, 0x81, 0x91, rng.randrange(256)))
         bodies = rng.choice((None, b"", b"0123456789"))
-        own = outcome(values.decode, bytes(data), bodies)
-        assert own == outcome(accelerated.decode, bytes(data), bodies), bytes(data).hex()
+        own = outcome(decode.decode, bytes(data), bodies)
+        assert own == outcome(msgspec_codec.decode, bytes(data), bodies), bytes(data).hex()
         refused += own[0] == "BadPayload"
     assert refused > ROUNDS // 10
 
@@ -167,19 +169,19 @@ def both_codecs_have_the_same_limit_of_depth(levels):
     for _ in range(levels - 1):
         nested = [nested] if levels % 2 else {"a": nested}
     own = outcome(encode.encode, nested)
-    assert own == outcome(accelerated.encode, nested)
+    assert own == outcome(msgspec_codec.encode, nested)
     assert (own[0] == "BadValue") == (levels > 128)
     data = b"\x91" * (levels - 1) + b"\x90"
-    own = outcome(values.decode, data)
-    assert own == outcome(accelerated.decode, data)
+    own = outcome(decode.decode, data)
+    assert own == outcome(msgspec_codec.decode, data)
     assert (own[0] == "BadPayload") == (levels > 128)
 
 
 def a_wide_value_is_not_taken_for_a_deep_one():
     rows = [{"a": [i], "b": (i,)} for i in range(1000)]
-    data = accelerated.encode(rows)
+    data = msgspec_codec.encode(rows)
     assert data == encode.encode(rows)
-    assert exact(accelerated.decode(data)) == exact(values.decode(data))
+    assert exact(msgspec_codec.decode(data)) == exact(decode.decode(data))
 
 
 def a_value_that_holds_itself_is_refused_at_once():
@@ -190,7 +192,7 @@ def a_value_that_holds_itself_is_refused_at_once():
     table["a"] = table["b"] = table
     for cyclic in (loop, table):
         for encode in WRITERS:
-            with pytest.raises(values.BadValue, match="deeper"):
+            with pytest.raises(BadValue, match="deeper"):
                 encode(cyclic)
 
 
@@ -199,7 +201,7 @@ def a_small_value_that_is_huge_on_the_wire_stops_at_the_limit():
     for _ in range(60):
         bomb = [bomb, bomb]
     for encode in WRITERS:
-        with pytest.raises(values.TooLong) as caught:
+        with pytest.raises(TooLong) as caught:
             encode(bomb, "result", 1 << 16)
         assert caught.value.path == "result"
 
@@ -207,11 +209,11 @@ def a_small_value_that_is_huge_on_the_wire_stops_at_the_limit():
 @pytest.mark.parametrize("encode", WRITERS)
 def a_refused_value_is_named_by_its_path(encode):
     rows = [{"price": 1.0}, {"price": 2.0}, {"price": 3.0}, {"price": decimal.Decimal("1.10")}]
-    with pytest.raises(values.BadValue) as caught:
+    with pytest.raises(BadValue) as caught:
         encode({"rows": rows})
     assert caught.value.path == "result.rows[3].price"
     assert "decimal.Decimal" in str(caught.value) and "str(x)" in str(caught.value)
-    with pytest.raises(values.BadValue) as caught:
+    with pytest.raises(BadValue) as caught:
         encode({1: [{"a b": {"c": object()}}]}, "item")
     assert caught.value.path == "item[1][0]['a b'].c"
 
@@ -221,7 +223,7 @@ def a_large_byte_string_becomes_a_body_without_a_copy(encode):
     big = bytes(20000)
     for whole in (big, [big], {"a": big, "b": 1}, (1, big)):
         encoded = encode(whole)
-        assert isinstance(encoded, values.Bodied)
+        assert isinstance(encoded, Bodied)
         assert encoded.raws[0] is big
     assert isinstance(encode([[big]]), bytes)
     assert isinstance(encode(big[: (16 << 10) - 1]), bytes)

@@ -15,9 +15,9 @@ pytest.importorskip("google.protobuf")
 WORKER = """
 import json, sys
 import snakepit
-from snakepit.grpc_loop import Calls, Inline, Post
-from snakepit.grpc_messages import CallReply, CallRequest, Value, serialized
-from snakepit.life import Life
+from snakepit.grpc.calls import Calls, Inline, Post
+from snakepit.grpc.messages import CallReply, CallRequest, Value, serialized
+from snakepit.lifecycle import Life
 
 ran = []
 

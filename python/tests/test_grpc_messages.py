@@ -8,11 +8,11 @@ from harness import ROOT
 
 pytest.importorskip("google.protobuf")
 
-from snakepit import grpc_messages  # noqa: E402
+from snakepit.grpc import messages as grpc_messages  # noqa: E402
 
 
 def written():
-    """Returns the content of `spec/snakepit.proto` in the form of `grpc_messages.py`."""
+    """Returns the content of `spec/snakepit.proto` in the form of `grpc/messages.py`."""
     with open(os.path.join(ROOT, "spec", "snakepit.proto")) as file:
         text = re.sub(r"//.*", "", file.read())
     enums, messages = {}, {}

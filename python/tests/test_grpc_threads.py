@@ -4,7 +4,7 @@ from queue import SimpleQueue
 from threading import Barrier, Event
 from time import monotonic
 
-from snakepit.grpc_threads import FEW, Threads
+from snakepit.grpc.threads import FEW, Threads
 
 SOON = 30
 

@@ -323,9 +323,9 @@ class Recorded(list):
 
 
 def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
-    from snakepit.concurrent import Concurrent
-    from snakepit.slate import nowhere
-    from snakepit.serial_many import serve_many
+    from snakepit.concurrent.loop import Concurrent
+    from snakepit.transport.slate import nowhere
+    from snakepit.serial.map import serve_map
 
     slates = [Recorded(6, 3, 6), Recorded(6, 3, 6)]
     shared = SimpleNamespace(life=SimpleNamespace(slate=slates[0]), begun=1)
@@ -342,7 +342,7 @@ def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
         connection=SimpleNamespace(post=lambda *frame: None, flush=lambda: None),
         over=lambda call: None,
     )
-    serve_many(serial, 7, ["echo", [], None])
+    serve_map(serial, 7, ["echo", [], None])
     for slate in slates:
         # Call 6 has begun three of its calls, and its answer may still be on its way.
         assert all(state[1] == 3 for state in slate.states if state[0] == 6)
@@ -423,7 +423,7 @@ def a_codec_is_chosen_and_gives_the_same_answers(codec):
 
 def a_worker_that_imports_msgspec_itself_uses_it_at_once():
     pytest.importorskip("msgspec")
-    with Worker("import snakepit, msgspec\n@snakepit.command\ndef f():\n  import sys\n  return 'snakepit.accelerated' in sys.modules") as worker:
+    with Worker("import snakepit, msgspec\n@snakepit.command\ndef f():\n  import sys\n  return 'snakepit.value.msgspec_codec' in sys.modules") as worker:
         worker.ready()
         assert worker.call("f") is True
 
@@ -462,5 +462,8 @@ def the_engines_copy_keeps_its_compiled_files_and_a_workers_files_obey(tmp_path)
     ) as worker:
         worker.ready()
         assert "__pycache__" not in os.listdir(worker.directory.name)
-    compiled = {each.name.partition(".")[0] for each in (package / "__pycache__").glob("*.pyc")}
-    assert compiled == {each.stem for each in package.glob("*.py")}
+    folders = [package, *(each.parent for each in package.glob("*/__init__.py"))]
+    assert len(folders) > 5
+    for folder in folders:
+        compiled = {each.name.partition(".")[0] for each in (folder / "__pycache__").glob("*.pyc")}
+        assert compiled == {each.stem for each in folder.glob("*.py")}

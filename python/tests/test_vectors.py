@@ -3,11 +3,12 @@
 import struct
 
 import pytest
-from harness import encode, frames, values
+from harness import decode, encode, frames
+from snakepit.value.error import BadPayload
 from vectors import exact, load, value_of
 
-accelerated = pytest.importorskip("snakepit.accelerated")
-CODECS = {"python": (values.decode, encode.encode), "msgspec": (accelerated.decode, accelerated.encode)}
+msgspec_codec = pytest.importorskip("snakepit.value.msgspec_codec")
+CODECS = {"python": (decode.decode, encode.encode), "msgspec": (msgspec_codec.decode, msgspec_codec.encode)}
 
 
 def names(rows):
@@ -25,8 +26,8 @@ INVALID_FRAMES = load("invalid_frames.json")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("row", VALUES, ids=names(VALUES))
 def a_value_reads_as_its_vector_says(row, codec):
-    decode, _ = CODECS[codec]
-    value = decode(memoryview(bytes.fromhex(row["hex"])), bodies_of(row))
+    read, _ = CODECS[codec]
+    value = read(memoryview(bytes.fromhex(row["hex"])), bodies_of(row))
     assert exact(value) == exact(value_of(row["value"]))
 
 
@@ -40,9 +41,9 @@ def a_value_is_written_as_its_vector_says(row, codec):
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("row", INVALID, ids=names(INVALID))
 def an_invalid_vector_is_refused(row, codec):
-    decode, _ = CODECS[codec]
-    with pytest.raises(values.BadPayload) as caught:
-        decode(memoryview(bytes.fromhex(row["hex"])), bodies_of(row))
+    read, _ = CODECS[codec]
+    with pytest.raises(BadPayload) as caught:
+        read(memoryview(bytes.fromhex(row["hex"])), bodies_of(row))
     words = {
         "truncated": "end before", "trailing": "follow", "reserved": "c1", "utf8": "UTF-8", "depth": "deeper",
         "extension": "unknown extension", "extension_length": "bytes", "timestamp": "nanoseconds", "key": "key",
@@ -60,7 +61,7 @@ def a_frame_has_the_fields_of_its_vector(row):
     bodies = None
     if row["flags"] & frames.BODIES:
         payload, bodies = frames.split_bodies(payload)
-    value = values.decode(payload, bodies) if row["payload"] is not None else None
+    value = decode.decode(payload, bodies) if row["payload"] is not None else None
     assert exact(value) == exact(value_of(row["payload"]) if row["payload"] is not None else None)
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from harness import SDK
-from snakepit import grpc_worker
+from snakepit.grpc import server as grpc_server
 
 MAIN = os.path.join(SDK, "snakepit", "__main__.py")
 
@@ -27,10 +27,10 @@ def an_older_python_is_refused_in_one_line():
 ])
 def what_grpc_needs_is_compared_by_its_numbers(package, old, works):
     for version in works:
-        grpc_worker.check_version(package, version)
+        grpc_server.check_version(package, version)
     for version in old:
         with pytest.raises(ImportError, match=f"{package} {version} is too old"):
-            grpc_worker.check_version(package, version)
+            grpc_server.check_version(package, version)
 
 
 def an_older_protobuf_is_refused_before_it_fails():
@@ -38,7 +38,7 @@ def an_older_protobuf_is_refused_before_it_fails():
     pytest.importorskip("google.protobuf")
     code = (
         "from google import protobuf; protobuf.__version__ = '3.11.4'\n"
-        "from snakepit import grpc_worker; grpc_worker.serve('worker.py', 'unix:/nonexistent')"
+        "from snakepit.grpc import server; server.serve('worker.py', 'unix:/nonexistent')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SDK})
     assert done.returncode == 1
@@ -52,4 +52,4 @@ def what_is_installed_is_no_older_than_what_is_refused():
     with open(os.path.join(SDK, "pyproject.toml")) as file:
         listed = re.search(r"^grpc = \[(.*)\]$", file.read(), re.M).group(1)
     said = {name: (int(major), int(minor)) for name, major, minor in re.findall(r'"(\w+)>=(\d+)\.(\d+)"', listed)}
-    assert said == grpc_worker.OLDEST
+    assert said == grpc_server.OLDEST

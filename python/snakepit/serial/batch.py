@@ -1,21 +1,21 @@
 """A batch in the serial loop: many calls that came together, for a function that takes lists.
 
-Owns nothing: `batches.py` does the bookkeeping, and `messages.py` writes the answer.
+Owns nothing: `commands/batch.py` does the bookkeeping, and `message.py` writes the answer.
 """
 
 from time import monotonic
 
-from .batches import Lists
-from .context import Cancelled
-from .messages import Results
-from .spans import begin_turn, end_turn
+from ..commands.batch import Lists
+from ..context import Cancelled
+from ..message import Results
+from ..transport.spans import begin_turn, end_turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
 
-    from .commands import Command
-    from .serial import Serial
+    from ..commands.registry import Command
+    from .loop import Serial
 
 
 def serve_lists(serial: "Serial", call: int, command: "Command", many: "Any", until: "Optional[float]") -> None:

@@ -1,7 +1,7 @@
 """Writing values: which values can be sent, and their bytes.
 
-Owns the encoder that defines, for Python, the semantics of `spec/wire.md`, section Values. `values.py` reads what this
-file writes. `accelerated.py` gives the same results faster, and leaves to this file all values that it is not sure
+Owns the encoder that defines, for Python, the semantics of `spec/wire.md`, section Values. `decode.py` reads what this
+file writes. `msgspec_codec.py` gives the same results faster, and leaves to this file all values that it is not sure
 about. Must not know frames or sockets.
 """
 
@@ -9,15 +9,19 @@ import sys
 from itertools import repeat
 from struct import Struct, error as struct_error
 
-from .values import AWARE, BODY, BODY_SIZE, EXT_AWARE, EXT_BIG, EXT_BODY, EXT_NAIVE, MAX_DEPTH, NAIVE
-from .values import NUMBERS, SHORT, TEXTS, BadValue, Bodied, TooLong, type_name
+from .decode import AWARE, BODY, BODY_SIZE, EXT_AWARE, EXT_BIG, EXT_BODY, EXT_NAIVE, MAX_DEPTH, NAIVE
+from .error import BadValue, TooLong, type_name
 
 TYPE_CHECKING = False  # known to type checkers; importing typing would cost every start several milliseconds
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-    Encoded = Union[bytes, Bodied]
+    Encoded = Union[bytes, "Bodied"]
 
+# What the shortest ways of writing take: these, and texts and byte strings below SHORT, which fit into every frame.
+NUMBERS = frozenset((type(None), bool, int, float))
+TEXTS = frozenset((str, bytes))
+SHORT = 1024
 _U8, _U16, _U32, _U64 = (Struct(form).pack for form in (">BB", ">BH", ">BI", ">BQ"))
 _I8, _I16, _I32, _I64 = (Struct(form).pack for form in (">Bb", ">Bh", ">Bi", ">Bq"))
 _FLOAT = Struct(">Bd").pack
@@ -25,6 +29,21 @@ _FLOAT = Struct(">Bd").pack
 _SMALL_INTS = [bytes((byte,)) for byte in (*range(0x80), *range(0xE0, 0x100))]
 _GOOD = b"\x92\xc3"  # the beginning of a good entry of RESULTS: an array of two, true
 _SHORT_TEXTS = [bytes((0xA0 | n,)) for n in range(0x20)]
+
+
+class Bodied:
+    """An encoded value with its large byte strings beside it, uncopied."""
+
+    __slots__ = ("head", "raws", "size")
+
+    def __init__(self, head: bytes, raws: "List[Any]", size: int) -> None:
+        self.head = head
+        self.raws = raws
+        self.size = size
+
+    def __len__(self) -> int:
+        """Returns the length of the payload."""
+        return 4 + len(self.head) + self.size
 
 
 class _Writer:
@@ -375,8 +394,8 @@ def _write_datetime(writer: _Writer, value: "Any") -> None:
         raise BadValue(f"{type_name(value)} cannot be sent as a datetime: {error}") from None
 
 
-# The types that are converted where an annotation names them: a module, its class, and the conversion. `typed.py`
-# converts them back.
+# The types that are converted where an annotation names them: a module, its class, and the conversion.
+# `commands/conversion.py` converts them back.
 _CONVERTED: "Tuple[Tuple[str, str, Callable[[Any], Any]], ...]" = (
     ("decimal", "Decimal", str),
     ("uuid", "UUID", str),

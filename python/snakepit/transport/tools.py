@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Deque, Dict, List, Optional, Tuple
 
-    from .running import Running
+    from ..concurrent.call import Running
 
     # By the number of the tool call: its bytes, and whether it is a stream; None while it waits.
     Asked = Dict[int, Optional[Tuple[int, bool]]]

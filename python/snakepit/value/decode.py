@@ -1,10 +1,12 @@
-"""Values: MessagePack with our extension types, as defined in `spec/wire.md`, section Values.
+"""Reading values: MessagePack with our extension types, as defined in `spec/wire.md`, section Values.
 
-Owns the limits, the errors and the reader; `encode.py` is its counterpart. `accelerated.py` gives the same results
-faster, and leaves to these two files all values that it is not sure about. Must not know frames or sockets.
+Owns the limits and the reader; `encode.py` is its counterpart. `msgspec_codec.py` gives the same results faster, and
+leaves to these two files all values that it is not sure about. Must not know frames or sockets.
 """
 
 from struct import Struct
+
+from .error import BadPayload
 
 TYPE_CHECKING = False  # known to type checkers; importing typing would cost every start several milliseconds
 if TYPE_CHECKING:
@@ -12,79 +14,11 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 128
 BODY_SIZE = 16 * 1024
-# What the shortest ways of writing take: these, and texts and byte strings below SHORT, which fit into every frame.
-NUMBERS = frozenset((type(None), bool, int, float))
-TEXTS = frozenset((str, bytes))
-SHORT = 1024
 EXT_BIG, EXT_AWARE, EXT_NAIVE, EXT_BODY = 1, 2, 3, 5
 
 AWARE = Struct("<qi")
 NAIVE = Struct("<q")
 BODY = Struct("<II")
-
-
-class BadValue(ValueError):
-    """A value cannot be sent. `path` says where in the whole value it is."""
-
-    __module__ = "snakepit"
-
-    def __init__(self, reason: str, root: str = "value") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.root = root
-        self.steps: "List[str]" = []
-
-    @property
-    def path(self) -> str:
-        return self.root + "".join(reversed(self.steps))
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
-
-
-class TooLong(BadValue):
-    """The whole value does not fit into a frame. The path is always the root: the place where the limit was reached
-    has no meaning."""
-
-    __module__ = "snakepit"
-
-    def __init__(self, limit: int, root: str = "value") -> None:
-        super().__init__(f"longer than a frame may be ({limit} bytes); send it in parts, or raise max_frame", root)
-
-    @property
-    def path(self) -> str:
-        return self.root
-
-
-class BadPayload(ValueError):
-    """Received bytes are not a value."""
-
-    __module__ = "snakepit"
-
-
-class Bodied:
-    """An encoded value with its large byte strings beside it, uncopied."""
-
-    __slots__ = ("head", "raws", "size")
-
-    def __init__(self, head: bytes, raws: "List[Any]", size: int) -> None:
-        self.head = head
-        self.raws = raws
-        self.size = size
-
-    def __len__(self) -> int:
-        """Returns the length of the payload."""
-        return 4 + len(self.head) + self.size
-
-
-def type_name(value: "Any") -> str:
-    """Returns the type's name, qualified unless it is a builtin."""
-    kind = type(value)
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
-
-
-# --- reading -------------------------------------------------------------------------------------------------------
 
 _NUMBERS = {
     0xCA: Struct(">f"),

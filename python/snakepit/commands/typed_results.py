@@ -3,13 +3,13 @@
 Owns the three ways in which a command delivers its results: at once, later, and as a stream. Must not know the wire.
 """
 
-from .encode import Typed
+from ..value.encode import Typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, AsyncIterator, Callable, Iterator
 
-    from .commands import Command
+    from .registry import Command
 
 
 def converting(command: "Command") -> "Callable[[Any], Any]":

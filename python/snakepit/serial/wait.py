@@ -1,55 +1,33 @@
 """Reading inside a call: what the serial loop does while the user's code waits or asks.
 
 Owns everything that arrives while a call runs: cancels, credit, answers of the host's tools, further calls. There is
-only one thread, so the wait itself reads the socket. Must not know how calls are run: `serial.py` runs them.
+only one thread, so the wait itself reads the socket. Must not know how calls are run: `loop.py` runs them.
 """
 
 from _thread import get_ident
 
-from .connection import DONT_WAIT
-from .context import Cancelled, HostError
-from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, FAULT, HOST_CALL, HOST_CANCEL
-from .frames import HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, PING, PONG, Fault
-from .frames import read_credit, split_bodies, word_of
-from .values import MAX_DEPTH, BadPayload, Bodied
+from ..context import Cancelled, HostError
+from ..frame import CALL, CALLS, CANCEL, CREDIT, DRAIN, FAULT, HOST_CALL, HOST_CANCEL
+from ..frame import HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, PING, PONG, Fault
+from ..frame import read_credit, split_bodies, word_of
+from ..message import ENOUGH_BYTES, ENOUGH_ITEMS, host_call_message
+from ..transport.connection import DONT_WAIT
+from ..value.decode import MAX_DEPTH
+from ..value.error import BadPayload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections import deque
     from typing import Any, Deque, Dict, Iterator, List, Tuple
 
-    from .codec import Codec
-    from .serial import Serial
-    from .encode import Encoded
+    from ..value.codec import Codec
+    from .loop import Serial
 else:
     from _collections import deque  # the class of collections.deque, without the rest of collections
 
-# How many items and bytes a tool may stream ahead, and after how many the same amount is granted again.
-STREAM_CREDIT = [64, 1 << 20]
-ENOUGH_ITEMS, ENOUGH_BYTES = STREAM_CREDIT[0] // 2, STREAM_CREDIT[1] // 2
 # A host that never stops sending must not keep a call from going on.
 MOST_READS = 64
 _HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
-
-
-def host_call_message(codec: "Codec", number: int, tool: str, args: "Any", options: "Any", limit: int) -> "Encoded":
-    """Returns the payload of a HOST_CALL. The arguments are written separately, so that an error names its path in
-    them."""
-    if type(tool) is not str:
-        raise TypeError(f"the name of a host's tool is a text, not {type(tool).__name__}")
-    encoded = codec.encode(args, "args", limit)
-    before = bytes((0x93 if options is None else 0x94,)) + _bytes(codec, number) + _bytes(codec, tool)
-    after = b"" if options is None else _bytes(codec, options)
-    if type(encoded) is bytes:
-        return before + encoded + after
-    assert isinstance(encoded, Bodied)
-    return Bodied(before + encoded.head + after, encoded.raws, encoded.size)
-
-
-def _bytes(codec: "Codec", value: "Any") -> bytes:
-    encoded = codec.encode(value, "value", 1 << 32, False)
-    assert type(encoded) is bytes
-    return encoded
 
 
 class Waits:

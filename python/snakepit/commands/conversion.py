@@ -2,7 +2,7 @@
 
 Owns the conversions of dataclasses, typed dicts, enums, dates, Decimal, UUID and Path, and of pydantic's models and
 numpy's numbers if the worker has imported these packages. Loaded only for a command whose annotations name such a type.
-`encode.py` has the way back. Must not know the wire.
+`value/encode.py` has the way back. Must not know the wire.
 """
 
 import sys

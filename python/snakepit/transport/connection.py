@@ -9,14 +9,14 @@ from _socket import MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, socket
 from _thread import allocate_lock
 from time import monotonic
 
-from .frames import BODIES, CALL, FAULT, FROM_HOST, HEADER_SIZE, ITEM, ITEMS, Fault, explain, word_of
-from .frames import pack_header, pack_u32, unpack_header, unpack_u32
+from ..frame import BODIES, CALL, FAULT, FROM_HOST, HEADER_SIZE, ITEM, ITEMS, Fault, explain, word_of
+from ..frame import pack_header, pack_u32, unpack_header, unpack_u32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, NoReturn, Optional, Tuple, Union
 
-    from .encode import Encoded
+    from ..value.encode import Encoded
 
     Part = Union[bytes, Tuple[Any, ...]]
 
@@ -285,7 +285,7 @@ class Connection:
 
     def fault(self, sentence: str) -> None:
         """Tells the host what it did wrong. This is the last frame."""
-        from .encode import encode
+        from ..value.encode import encode
 
         self.post(word_of(FAULT), 0, encode(sentence[:1000]))
         self.flush()

@@ -1,24 +1,24 @@
 """Many calls that came together, in the serial loop: run one after another, answered together.
 
-Owns nothing: `slate.py` keeps the answers until they are sent.
+Owns nothing: `transport/slate.py` keeps the answers until they are sent.
 """
 
 from time import monotonic
 
-from .context import Cancelled
-from .frames import MORE, RESULTS, Fault, word_of
-from .slate import LENGTH
-from .messages import ARRAY, BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
-from .spans import begin, end
-from .values import NUMBERS, SHORT, TEXTS
+from ..context import Cancelled
+from ..frame import MORE, RESULTS, Fault, word_of
+from ..message import ARRAY, BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
+from ..transport.slate import LENGTH
+from ..transport.spans import begin, end
+from ..value.encode import NUMBERS, SHORT, TEXTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional, Tuple
 
-    from .commands import Command
-    from .serial import Serial
-    from .slate import Place
+    from ..commands.registry import Command
+    from ..transport.slate import Place
+    from .loop import Serial
 
 _RESULTS = word_of(RESULTS)
 _SOME_RESULTS = word_of(RESULTS, MORE)
@@ -27,7 +27,7 @@ _ABSENT = object()
 _SEVERAL = frozenset((dict, list))
 
 
-def serve_many(serial: "Serial", call: int, message: "Any") -> None:
+def serve_map(serial: "Serial", call: int, message: "Any") -> None:
     """Handles a CALLS. Each of its calls has its own entry, whatever happens to the others."""
     try:
         name, many, left = message[:3]
@@ -42,7 +42,7 @@ def serve_many(serial: "Serial", call: int, message: "Any") -> None:
     until = None if left is None else serial.arrived + left / 1000
     command = serial.commands.get(name) if type(name) is str else None
     if command is not None and command.batch:
-        from .serial_batch import serve_lists
+        from .batch import serve_lists
 
         serve_lists(serial, call, command, many, until)
         return

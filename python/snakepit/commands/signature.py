@@ -2,20 +2,20 @@
 
 Owns the checks of a command's arguments. They are prepared once for each command, from what the function itself
 carries, because importing `inspect` would cost more than the whole start of a worker. Annotations of builtin types are
-checked here, and those of other types that can be converted are left to `typed.py`. All others count as "anything".
-Must not know the wire.
+checked here, and those of other types that can be converted are left to `conversion.py`. All others count as
+"anything". Must not know the wire.
 """
 
 import sys
 
-from .commands import BadArgument
+from .registry import BadArgument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
-    from .commands import Command
-    from .typed import Kind
+    from .conversion import Kind
+    from .registry import Command
 
 _VAR_POSITIONAL, _VAR_NAMED = 0x04, 0x08
 _NONE = type(None)
@@ -83,7 +83,7 @@ class Conversion:
         return self.kind.name
 
     def fit(self, value: "Any") -> "Any":
-        from .typed import Misfit
+        from .conversion import Misfit
 
         try:
             return self.kind.convert(value)
@@ -149,7 +149,7 @@ def prepare(command: "Command") -> None:
     command.run = _runner(command.signature, function)
     command.checks = tuple((key, note.accepted) for key, note in command.signature.annotations.items())
     if command.signature.converts_results:
-        from .converted import converting
+        from .typed_results import converting
 
         command.run = converting(command)
         return
@@ -240,7 +240,7 @@ def _annotations(function: "Any", names: "Tuple[str, ...]") -> "Dict[str, Any]":
             elif not _is_open(written[name]):
                 others.append(name)
     if others:
-        from .typed import hints, kind_of
+        from .conversion import hints, kind_of
 
         resolved = hints(function)
         for name in others:
@@ -257,7 +257,7 @@ def _converts_results(function: "Any") -> bool:
         return False
     if _types(written["return"], getattr(function, "__globals__", {})):
         return False
-    from .typed import converts, hints
+    from .conversion import converts, hints
 
     return converts(hints(function).get("return"))
 

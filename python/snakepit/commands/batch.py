@@ -5,8 +5,8 @@ call to blame when the function raises: the function is then called again for ea
 loops call the function. Must not know the wire.
 """
 
-from .commands import BadArgument, Command
-from .context import Cancelled
+from ..context import Cancelled
+from .registry import BadArgument, Command
 from .signature import Signature
 
 TYPE_CHECKING = False

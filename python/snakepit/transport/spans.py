@@ -10,8 +10,8 @@ from _contextvars import ContextVar
 from os import urandom
 from time import monotonic
 
-from .context import Context, NoCall
-from .context import context as call_context
+from ..context import Context, NoCall
+from ..context import context as call_context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""The codec on top of msgspec: the same results as `values.py` and `encode.py`, but faster.
+"""The codec on top of msgspec: the same results as `decode.py` and `encode.py`, but faster.
 
 Owns the decision whether msgspec may handle a value. Writing: msgspec gets a value only if it consists entirely of
 exact builtin types, which both codecs write alike. Everything else, and everything that msgspec refuses, goes to
 `encode.py`. Reading: msgspec reads what it accepts, and extension types through our own reader. Everything that it
-refuses, and everything that may be nested too deeply, goes to `values.py`. So a value has one meaning, whichever codec
+refuses, and everything that may be nested too deeply, goes to `decode.py`. So a value has one meaning, whichever codec
 handles it.
 """
 
@@ -12,9 +12,10 @@ from itertools import compress, repeat
 
 from msgspec.msgpack import Decoder, Encoder, Ext
 
-from . import values
-from .encode import encode as encode_plainly, encode_good as encode_plainly_good
-from .values import BODY, BODY_SIZE, EXT_BODY, MAX_DEPTH, Bodied, TooLong, extension
+from . import decode as plain
+from .decode import BODY, BODY_SIZE, EXT_BODY, MAX_DEPTH, extension
+from .encode import Bodied, encode as encode_plainly, encode_good as encode_plainly_good
+from .error import TooLong
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,16 +134,16 @@ def _encode_bodied(value: "Any", root: str, limit: int) -> "Encoded":
 
 
 def decode(payload: "Any", bodies: "Any" = None, depth: int = MAX_DEPTH) -> "Any":
-    """Does what `values.decode` does."""
+    """Does what `decode.decode` does."""
     try:
         if bodies is None:
             value = _decode(payload)
         else:
             value = Decoder(ext_hook=lambda code, data: extension(code, data, bodies)).decode(payload)
-    except Exception:  # values.py explains the error
-        return values.decode(payload, bodies, depth)
+    except Exception:  # decode.py explains the error
+        return plain.decode(payload, bodies, depth)
     if len(payload) > depth and _is_deep(value, depth):
-        return values.decode(payload, bodies, depth)
+        return plain.decode(payload, bodies, depth)
     return value
 
 

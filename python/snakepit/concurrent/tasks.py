@@ -10,20 +10,19 @@ from _contextvars import copy_context
 from collections import deque
 from time import monotonic
 
-from .concurrent import current_call
-from .context import Cancelled, HostError
-from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
-from .messages import Results
-from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS
-from .spans import begin, begin_turn, end_turn
+from ..context import Cancelled, HostError
+from ..frame import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
+from ..message import ENOUGH_BYTES, ENOUGH_ITEMS, Results
+from ..transport.spans import begin, begin_turn, end_turn
+from .loop import current_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, AsyncIterator, Awaitable, Deque, List, Optional
 
-    from .commands import Command
-    from .concurrent import Concurrent
-    from .running import Running
+    from ..commands.registry import Command
+    from .call import Running
+    from .loop import Concurrent
 
 _WAKE = (0, None, 0)
 # How long answers wait for those of other calls that are known to be quick.
@@ -291,7 +290,7 @@ class Task:
 
     async def _lists(self, command: "Command") -> "List[Any]":
         """Answers many calls of a batch command, whose function gets lists."""
-        from .batches import Lists
+        from ..commands.batch import Lists
 
         running = self.running
         lists = Lists(command, running.args)

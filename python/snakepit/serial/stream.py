@@ -8,16 +8,16 @@ taken so far. Must not know how calls are started.
 from itertools import islice
 from time import monotonic
 
-from .context import Cancelled, close_items
-from .frames import END, ITEM, read_credit, word_of
-from .values import NUMBERS, SHORT, TEXTS
+from ..context import Cancelled, close_items
+from ..frame import END, ITEM, read_credit, word_of
+from ..value.encode import NUMBERS, SHORT, TEXTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator
 
-    from .commands import Command
-    from .serial import Serial
+    from ..commands.registry import Command
+    from .loop import Serial
 
 _ITEM = word_of(ITEM)
 _END = word_of(END)

@@ -3,34 +3,35 @@
 Owns the common case, a worker with `concurrency` 1 and sync commands, and is written for speed. It processes what the
 socket has brought frame by frame, and sends the answers together when nothing is left. When the code of a call waits
 (for credit, for a tool of the host) or asks whether it is cancelled, it reads the socket from inside the call: cancels
-are recorded, calls queued, and nested calls served at once. `serial_wait.py` has that half.
+are recorded, calls queued, and nested calls served at once. `wait.py` has that half. `stream.py`, `map.py` and
+`batch.py` have what not every worker needs, and are imported only for that.
 """
 
 from time import monotonic
 
-from . import frames
-from .connection import BASE_SIZE
-from .context import Cancelled, Context, Runner, serve_contexts
-from .frames import CALL, CALLS, ERROR, FROM_HOST, HEADER_SIZE, RESULT, Fault, split_bodies
-from .frames import pack_header, unpack_header, word_of
-from .slate import nowhere, places
-from .flusher import Flusher
-from .serial_many import serve_many
-from .serial_stream import serve_stream
-from .serial_wait import STREAM_CREDIT, Waits
-from .spans import begin, end, outgoing
-from .values import MAX_DEPTH, NUMBERS, SHORT, TEXTS, BadPayload
+from ..context import Cancelled, Context, Runner, serve_contexts
+from ..frame import CALL, CALLS, ERROR, FROM_HOST, HEADER_SIZE, RESULT, Fault, explain, split_bodies
+from ..frame import pack_header, unpack_header, word_of
+from ..message import STREAM_CREDIT
+from ..transport.connection import BASE_SIZE
+from ..transport.flusher import Flusher
+from ..transport.slate import nowhere, places
+from ..transport.spans import begin, end, outgoing
+from ..value.decode import MAX_DEPTH
+from ..value.encode import NUMBERS, SHORT, TEXTS
+from ..value.error import BadPayload
+from .wait import Waits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections import deque
     from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-    from .codec import Codec
-    from .commands import Command
-    from .connection import Connection
-    from .life import Life
-    from .encode import Encoded
+    from ..commands.registry import Command
+    from ..lifecycle import Life
+    from ..transport.connection import Connection
+    from ..value.codec import Codec
+    from ..value.encode import Encoded
 else:
     from _collections import deque  # the class of collections.deque, without the rest of collections
 
@@ -120,7 +121,7 @@ class Serial(Runner):
                     connection.pos = stop = pos + length
                     if word != _CALL or length > MEDIUM:
                         if word not in FROM_HOST:
-                            raise Fault(frames.explain(word))
+                            raise Fault(explain(word))
                         self.start(word, call, connection.view[pos:stop])
                         before = monotonic()
                         continue
@@ -262,7 +263,9 @@ class Serial(Runner):
         if kind == CALL:
             self.serve(call, message)
         else:
-            serve_many(self, call, message)
+            from .map import serve_map
+
+            serve_map(self, call, message)
         self.took(message, monotonic() - before)
 
     def hold(self, message: "Any") -> None:
@@ -314,6 +317,8 @@ class Serial(Runner):
             stream = None if options is None else options.get("stream")
             if command.streams and stream is None:
                 raise self.life.streaming(name)
+            if stream is not None:
+                from .stream import serve_stream
             self.slate[0] = self.call = call
             attached = begin(options) if options else None
             if stream is not None:
@@ -345,7 +350,7 @@ class Serial(Runner):
         """Returns the bytes of the error. They leave `around` bytes of the frame free."""
         if self.connection.forked:
             self.connection.leave_child(error)
-        from .error import encode_error
+        from ..error import encode_error
 
         return encode_error(self.codec, error, self.limit - around)
 
@@ -360,7 +365,7 @@ class Serial(Runner):
 
     def current(self) -> Context:
         if not self.call:
-            from .context import _no_context
+            from ..context import _no_context
 
             return _no_context()
         if self.context is None:

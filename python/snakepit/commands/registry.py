@@ -115,7 +115,7 @@ class Registry:
             raise ValueError(f"there are two commands {name!r}; give one of them another name: command(name=...)")
         command = Command(name, function)
         if batch is not None:
-            from .batches import prepare_batch
+            from .batch import prepare_batch
 
             prepare_batch(command, batch, window)
         elif window is not None:
@@ -197,7 +197,7 @@ def evaluator(function: "Any" = None, *, name: "Optional[str]" = None) -> "Any":
         return lambda inner: evaluator(inner, name=name)
     if isinstance(function, str):
         raise TypeError(f"write evaluator(name={function!r})")
-    from .evaluators import judging
+    from .evaluator import judging
 
     known = getattr(function, "__name__", "evaluator") if name is None else name
     registry.add(known, judging(known, function))

@@ -1,6 +1,6 @@
 """A worker that is a gRPC server, from its start to its end: `spec/snakepit.proto`.
 
-Owns the server, its ready line, and the access to it. `grpc_loop.py` handles the calls. Needs grpcio and protobuf.
+Owns the server, its ready line, and the access to it. `calls.py` handles the calls. Needs grpcio and protobuf.
 """
 
 import os
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, NoReturn, Optional
 
-    from .grpc_loop import Calls
+    from .calls import Calls
 
 # The room for what surrounds a value in its message.
 AROUND = 1 << 20
@@ -33,12 +33,12 @@ def serve(worker: str, address: str) -> "NoReturn":
 
         check_version("grpcio", grpc.__version__)
         check_version("protobuf", protobuf.__version__)
-        from .grpc_loop import Calls, Inline, Post
+        from .calls import Calls, Inline, Post
     except ImportError as error:
         _leave(f"this worker cannot serve gRPC: {error}; run: {sys.executable} -m pip install grpcio protobuf")
-    from .life import Life
-    from .load import load
-    from .worker import show_stacks
+    from ..lifecycle import Life
+    from ..loader import load
+    from ..worker import show_stacks
 
     secret = os.environ.pop("SNAKEPIT_SECRET", None)
     post = Post(_number("SNAKEPIT_MAX_FRAME", 64 << 20))
@@ -93,7 +93,7 @@ class Server:
     def __init__(self, calls: "Calls", address: str, secret: "Optional[str]") -> None:
         import grpc
 
-        from .grpc_threads import Threads
+        from .threads import Threads
 
         self.calls = calls
         self.threads = Threads()
@@ -136,8 +136,8 @@ class Server:
     # --- the methods ---
 
     def hello(self, request: "Any", context: "Any") -> "Any":
-        from . import __version__
-        from .grpc_messages import HelloReply
+        from .. import __version__
+        from .messages import HelloReply
 
         version = sys.version_info
         return HelloReply(
@@ -173,7 +173,7 @@ class Server:
         """Answers `grpc.health.v1.Health/Check`: whether this worker would answer, according to its own hook."""
         import grpc
 
-        from .grpc_messages import HealthCheckResponse
+        from .messages import HealthCheckResponse
 
         if request.service not in ("", "snakepit.v1.Worker"):
             context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {request.service!r}")
@@ -200,7 +200,7 @@ def _methods(server: Server, secret: "Optional[str]") -> "Any":
     """Returns the methods by their paths, for callers that know the secret."""
     import grpc
 
-    from . import grpc_messages as messages
+    from . import messages
 
     def unary(method: "Any", request: "Any") -> "Any":
         return grpc.unary_unary_rpc_method_handler(method, request.FromString, messages.serialized)

@@ -2,7 +2,7 @@
 
 Owns a worker with `concurrency` above 1 or with `async` commands. The main thread reads the socket. Sync commands run
 in threads that are started on demand. Async commands run as tasks of one event loop, which then runs in the main
-thread. `running.py` has one call; `tasks.py` has what only async calls need, and is imported only for them.
+thread. `call.py` has one call; `tasks.py` has what only async calls need, and is imported only for them.
 
 A thread that has finished a call takes the next one that waits, because handing it to another thread would cost more
 than a short call does. For the same reason, answers are gathered as long as all running calls are known to be quick.
@@ -15,28 +15,29 @@ from _queue import SimpleQueue
 from collections import deque
 from time import monotonic
 
-from .connection import DONT_WAIT
-from .context import Context, Runner, _no_context, serve_contexts
-from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, ERROR, FAULT, HOST_END, HOST_ERROR
-from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, RESULTS, Fault, split_bodies, word_of
-from .tools import ToolCalls
-from .slate import places
-from .flusher import Flusher
-from .messages import Results
-from .running import Running
-from .values import MAX_DEPTH, BadPayload
+from ..context import Context, Runner, _no_context, serve_contexts
+from ..frame import CALL, CALLS, CANCEL, CREDIT, DRAIN, ERROR, FAULT, HOST_END, HOST_ERROR
+from ..frame import HOST_ITEM, HOST_RESULT, PING, PONG, RESULTS, Fault, split_bodies, word_of
+from ..message import Results
+from ..transport.connection import DONT_WAIT
+from ..transport.flusher import Flusher
+from ..transport.slate import places
+from ..transport.tools import ToolCalls
+from ..value.decode import MAX_DEPTH
+from ..value.error import BadPayload
+from .call import Running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, Optional
 
-    from .codec import Codec
-    from .connection import Connection
-    from .life import Life
+    from ..lifecycle import Life
+    from ..transport.connection import Connection
+    from ..value.codec import Codec
+    from ..value.encode import Encoded
     from .tasks import Tasks
-    from .encode import Encoded
 
-# As in `serial.py`: answers do not wait for calls that take longer.
+# As in `serial/loop.py`: answers do not wait for calls that take longer.
 QUICK = 0.0001
 MOST_PARTS = 512
 _RESULTS = word_of(RESULTS)
@@ -340,7 +341,7 @@ class Concurrent(Runner):
         """Returns the bytes of the error. They leave `around` bytes of the frame free."""
         if self.connection.forked:
             self.connection.leave_child(error)
-        from .error import encode_error
+        from ..error import encode_error
 
         return encode_error(self.codec, error, self.connection.max_frame - around)
 

@@ -9,22 +9,21 @@ from _queue import SimpleQueue
 from threading import Lock, get_ident
 from time import monotonic
 
-from .context import Cancelled, Context, HostError, close_items
-from .frames import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, ITEM, RESULT
-from .frames import Fault, read_credit, word_of
-from .messages import Results
-from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT, host_call_message
-from .spans import begin, begin_turn, end, end_turn, outgoing
+from ..context import Cancelled, Context, HostError, close_items
+from ..frame import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, ITEM, RESULT
+from ..frame import Fault, read_credit, word_of
+from ..message import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT, Results, host_call_message
+from ..transport.spans import begin, begin_turn, end, end_turn, outgoing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, List, Optional, Tuple
 
-    from .commands import Command
-    from .concurrent import Concurrent
-    from .tools import Asked
-    from .slate import Place
-    from .encode import Encoded
+    from ..commands.registry import Command
+    from ..transport.slate import Place
+    from ..transport.tools import Asked
+    from ..value.encode import Encoded
+    from .loop import Concurrent
 
     Answer = Tuple[int, Encoded]
 
@@ -74,7 +73,7 @@ class Running:
         self.is_thrown = False
         self.wakers: "List[SimpleQueue[Any]]" = []
         self.task: "Any" = None
-        # The call's requests to the host's tools; managed by `tools.py`.
+        # The call's requests to the host's tools; managed by `transport/tools.py`.
         self.asked: "Asked" = {}
 
     @property
@@ -216,7 +215,7 @@ class Running:
 
     def _answer_lists(self, command: "Command") -> "List[Any]":
         """Answers many calls of a batch command, whose function gets lists."""
-        from .batches import Lists
+        from ..commands.batch import Lists
 
         lists = Lists(command, self.args)
         while lists.next():

@@ -6,7 +6,7 @@ imports it. `SNAKEPIT_CODEC` is `auto` (the default), `python` or `msgspec`. Mus
 
 import sys
 
-from . import encode, values
+from . import decode, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ class Codec:
         self.name = "python"
         self.due = False
         self._left = MANY_VALUES
-        self.decode = values.decode
+        self.decode = decode.decode
         self.encode = encode.encode
         # For payloads that are too small to be nested too deeply. Its errors carry no reason: `decode` gives the
         # reason.
-        self.read_small: "Callable[[Any], Any]" = values.decode
+        self.read_small: "Callable[[Any], Any]" = decode.decode
         # For the results of many calls, as entries of a RESULTS without bodies.
         self.encode_good = encode.encode_good
         # For None, numbers, short texts and short byte strings.
@@ -54,24 +54,24 @@ class Codec:
         """Switches to msgspec if it can be imported. Otherwise the SDK's own codec stays, which is equivalent."""
         self.due = False
         try:
-            from . import accelerated
+            from . import msgspec_codec
         except ImportError:
-            self.decode = self.read_small = values.decode
+            self.decode = self.read_small = decode.decode
             self.encode, self.write_small = encode.encode, encode.write_small
             self.encode_good = encode.encode_good
             return
         self.name = "msgspec"
-        self.decode = accelerated.decode
-        self.read_small = accelerated.read_small
-        self.encode = accelerated.encode
-        self.encode_good = accelerated.encode_good
-        self.write_small = accelerated.write_small
+        self.decode = msgspec_codec.decode
+        self.read_small = msgspec_codec.read_small
+        self.encode = msgspec_codec.encode
+        self.encode_good = msgspec_codec.encode_good
+        self.write_small = msgspec_codec.write_small
 
-    def _counting_decode(self, payload: "Any", bodies: "Any" = None, depth: int = values.MAX_DEPTH) -> "Any":
+    def _counting_decode(self, payload: "Any", bodies: "Any" = None, depth: int = decode.MAX_DEPTH) -> "Any":
         self._left -= 1
         if self._left < 0 or len(payload) > LARGE_VALUE:
             self.due = True
-        return values.decode(payload, bodies, depth)
+        return decode.decode(payload, bodies, depth)
 
     def _counting_encode(
         self, value: "Any", root: str = "result", limit: int = 1 << 32, bodies: bool = True

@@ -6,7 +6,7 @@ Owns the state of `sys.path` and `sys.modules` that the worker's code finds.
 import os
 import sys
 
-from .commands import registry
+from .commands.registry import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,30 +1,30 @@
 """Calls over gRPC: the concurrent loop with the threads of a gRPC server.
 
-Owns how an RPC becomes a call of `running.py` and how its outcome becomes a reply. A plain command runs in the thread
-in which gRPC delivers its RPC: another thread would cost each call two thread switches. Streams run in a thread of the
-loop's own, and async commands in its event loop, while the RPC's thread waits for their results.
+Owns how an RPC becomes a call of `concurrent/call.py` and how its outcome becomes a reply. A plain command runs in the
+thread in which gRPC delivers its RPC: another thread would cost each call two thread switches. Streams run in a thread
+of the loop's own, and async commands in its event loop, while the RPC's thread waits for their results.
 """
 
 from _queue import SimpleQueue
 from threading import Event, Lock, get_ident
 from time import monotonic
 
-from .codec import Codec
-from .concurrent import Concurrent, current_call
-from .connection import Connection
-from .frames import ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, LOG
-from .frames import PROGRESS, RESULT, TELEMETRY, word_of
-from .grpc_messages import CallReply, Error, FromWorker, Value, value_reply
-from .running import Running
-from .spans import begin, end
-from .values import BadPayload
+from ..concurrent.call import Running
+from ..concurrent.loop import Concurrent, current_call
+from ..frame import ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, LOG
+from ..frame import PROGRESS, RESULT, TELEMETRY, word_of
+from ..transport.connection import Connection
+from ..transport.spans import begin, end
+from ..value.codec import Codec
+from ..value.error import BadPayload
+from .messages import CallReply, Error, FromWorker, Value, value_reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, Optional
 
-    from .life import Life
-    from .encode import Encoded
+    from ..lifecycle import Life
+    from ..value.encode import Encoded
 
 # The items and bytes that a stream may have ready for gRPC, which takes the next message when the flow control of
 # HTTP/2 has let the previous one through.
@@ -345,7 +345,7 @@ class Calls(Concurrent):
     def failure(self, error: BaseException, around: int = 0) -> "Any":
         if self.connection.forked:
             self.connection.leave_child(error)
-        from .error import error_map
+        from ..error import error_map
 
         whole = error_map(error)
         made = error_message(whole)

@@ -7,8 +7,8 @@ import os
 import sys
 from _thread import start_new_thread
 
-from .commands import Command, registry
-from .frames import BYE, word_of
+from .commands.registry import Command, registry
+from .frame import BYE, word_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mmap import mmap
     from typing import Any, Callable, Dict, NoReturn, Optional
 
-    from .connection import Connection
     from .error import Refused
+    from .transport.connection import Connection
 else:
     import _signal
 

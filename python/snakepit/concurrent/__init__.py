@@ -1,0 +1,1 @@
+"""The concurrent loop: several calls at a time, in threads and tasks."""

@@ -1,0 +1,1 @@
+"""A worker that is a gRPC server."""

@@ -1,0 +1,1 @@
+"""The serial loop: one call at a time, in one thread."""

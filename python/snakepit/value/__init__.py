@@ -1,0 +1,1 @@
+"""Values: their bytes, and who writes and reads them."""
