@@ -2,25 +2,22 @@
 //! its messages.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let root = env::var_os("CARGO_MANIFEST_DIR").expect("cargo says where the crate is");
     let sdk = fs::canonicalize(Path::new(&root).join("sdk"))?;
     println!("cargo::rerun-if-changed={}", sdk.display());
-    let mut files: Vec<_> = fs::read_dir(&sdk)?.collect::<Result<_, _>>()?;
-    files.sort_by_key(fs::DirEntry::file_name);
+    let mut files = Vec::new();
+    collect(&sdk, &mut files)?;
+    files.sort();
     let mut list = String::from("[\n");
     // FNV-1a: the name of the directory that the files are put into; nothing is secured by it.
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for file in files {
-        let path = file.path();
-        let name = file.file_name().into_string().expect("the SDK's files have plain names");
-        if path.extension().is_none_or(|extension| extension != "py" && extension != "typed") {
-            continue;
-        }
-        println!("cargo::rerun-if-changed={}", path.display());
+    for path in files {
+        let name = path.strip_prefix(&sdk).expect("below the SDK").to_str();
+        let name = name.expect("the SDK's files have plain names");
         for byte in name.bytes().chain([0]).chain(fs::read(&path)?) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
@@ -33,6 +30,20 @@ fn main() -> io::Result<()> {
     println!("cargo::rustc-env=SNAKEPIT_SDK_HASH={hash:016x}");
     #[cfg(feature = "grpc")]
     compile_messages(Path::new(&root))?;
+    Ok(())
+}
+
+/// Collects the files of a package and of the packages in it.
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.join("__init__.py").is_file() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "py" || extension == "typed") {
+            println!("cargo::rerun-if-changed={}", path.display());
+            files.push(path);
+        }
+    }
     Ok(())
 }
 

@@ -134,9 +134,10 @@ fn installed(site: &Path) -> io::Result<Vec<PathBuf>> {
 fn write(site: &Path, package: &Path) -> io::Result<()> {
     let metadata = format!("{METADATA_PREFIX}{}{METADATA_SUFFIX}", version());
     let mut record = String::new();
-    fs::create_dir(package)?;
     for (name, content) in sdk::files() {
-        fs::write(package.join(name), content)?;
+        let path = package.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(package))?;
+        fs::write(path, content)?;
         let _ = writeln!(record, "{PACKAGE}/{name},,");
     }
     let about = [

@@ -22,7 +22,8 @@ BEGIN, END = b"\x02", b"\x03"
 MOST_BYTES = 32 * 1024
 MOST_TASKS = 50
 MOST_FRAMES = 60
-SDK = os.path.dirname(os.path.abspath(__file__))
+# The package's directory, with the separator.
+SDK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # The attributes of awaitable objects: the frame, and the object that they await in turn. Some objects written in C
 # hide both behind another object.
 _KINDS = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
@@ -146,7 +147,7 @@ def _frames_above(frame: "FrameType", top: "Any") -> "List[FrameType]":
 def _without_sdk(frames: "List[Tuple[str, int, str]]") -> "List[Tuple[str, int, str]]":
     """Removes the frames around the user's code, if the user's code has begun."""
     for index, (file, _, _) in enumerate(frames):
-        if os.path.dirname(file) != SDK:
+        if not file.startswith(SDK):
             return frames[index:]
     return frames
 

@@ -4,6 +4,7 @@
 //! beside it, which makes the next start fast. Each start compares the files with those in the library and replaces
 //! any that differ.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use crate::telemetry::{Event, emit};
 const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));
 const HASH: &str = env!("SNAKEPIT_SDK_HASH");
 
-/// The directory of Python's compiled files.
+/// The directory of Python's compiled files, in each folder.
 const COMPILED: &str = "__pycache__";
 
 /// Why the SDK could not be installed.
@@ -26,7 +27,8 @@ pub(crate) enum InstallError {
     File(#[from] KeepError),
 }
 
-/// Returns the files of the Python package `snakepit`: their names and contents.
+/// Returns the files of the Python package `snakepit`: their paths in the package, such as `value/encode.py`, and their
+/// contents.
 pub fn files() -> &'static [(&'static str, &'static str)] {
     FILES
 }
@@ -48,18 +50,40 @@ fn put_in_place(state_dir: &Path) -> Result<PathBuf, InstallError> {
     // a worker is started only once all of them exist.
     let package = state.subdir(&format!("python-{HASH}"))?.subdir("snakepit")?;
     let mut is_damaged = false;
-    for (name, content) in FILES {
-        if package.keep_file(name, content.as_bytes())? == Kept::Replaced {
-            is_damaged = true;
-            let path = package.path().join(name);
-            emit(Event::FileDamaged { path: path.to_string_lossy().into(), trouble: None });
+    for files in FILES.chunk_by(|(one, _), (next, _)| split(one).0 == split(next).0) {
+        let folder = open(&package, split(files[0].0).0)?;
+        let folder = folder.as_ref().unwrap_or(&package);
+        for (path, content) in files {
+            let name = split(path).1;
+            if folder.keep_file(name, content.as_bytes())? == Kept::Replaced {
+                is_damaged = true;
+                let path = folder.path().join(name);
+                emit(Event::FileDamaged { path: path.to_string_lossy().into(), trouble: None });
+            }
         }
     }
     if is_damaged {
         // The compiled files may be damaged, too, and Python does not check them.
-        let _ = package.remove(COMPILED);
+        let folders: BTreeSet<_> = FILES.iter().map(|(path, _)| split(path).0).collect();
+        for folder in folders {
+            let _ = open(&package, folder)?.as_ref().unwrap_or(&package).remove(COMPILED);
+        }
     }
     Ok(package.path().join("__main__.py"))
+}
+
+/// Splits the path of a file into its folder, which is empty for those of the package itself, and its name.
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// Opens a folder of the package, and creates it if it is missing. Returns `None` for the package itself.
+fn open(package: &PrivateDir, folder: &str) -> Result<Option<PrivateDir>, DirError> {
+    let mut opened: Option<PrivateDir> = None;
+    for name in folder.split('/').filter(|name| !name.is_empty()) {
+        opened = Some(opened.as_ref().unwrap_or(package).subdir(name)?);
+    }
+    Ok(opened)
 }
 
 #[cfg(test)]
@@ -82,22 +106,40 @@ mod tests {
         assert_eq!(install(state.path()).expect("installed"), entry);
         let left: Vec<_> = fs::read_dir(state.path()).expect("read").collect();
         assert_eq!(left.len(), 1, "{left:?}");
-        assert_eq!(fs::read_dir(entry.with_file_name("")).expect("read").count(), FILES.len());
+        let folders: BTreeSet<_> = FILES.iter().map(|(path, _)| split(path).0).collect();
+        let count = |folder| fs::read_dir(entry.with_file_name(folder)).expect("read").count();
+        let entries: usize = folders.iter().map(count).sum();
+        assert_eq!(entries, FILES.len() + folders.len() - 1, "the files, and each folder in the package");
         assert!(is_whole(&entry));
+    }
+
+    #[test]
+    fn every_folder_is_a_package_and_its_files_stand_together() {
+        let mut folders: Vec<_> = FILES.iter().map(|(path, _)| split(path).0).collect();
+        folders.dedup();
+        folders.retain(|folder| !folder.is_empty());
+        assert!(folders.contains(&"value") && folders.is_sorted_by(|a, b| a < b), "{folders:?}");
+        for folder in folders {
+            let init = format!("{folder}/__init__.py");
+            assert!(FILES.iter().any(|(path, _)| *path == init), "{init}");
+        }
     }
 
     #[test]
     fn a_damaged_or_missing_file_of_the_sdk_is_restored_and_its_compiled_form_removed() {
         let state = tempfile::tempdir().expect("a directory");
         let entry = install(state.path()).expect("installed");
-        let compiled = entry.with_file_name(COMPILED);
-        fs::create_dir(&compiled).expect("a directory");
+        let compiled = [entry.with_file_name(COMPILED), entry.with_file_name("value").join(COMPILED)];
+        for dir in &compiled {
+            fs::create_dir(dir).expect("a directory");
+        }
         let mut text = fs::read(&entry).expect("read");
         text[0] ^= 1;
         fs::write(&entry, text).expect("damaged");
         install(state.path()).expect("installed");
-        assert!(is_whole(&entry) && !compiled.exists());
+        assert!(is_whole(&entry) && !compiled.iter().any(|dir| dir.exists()));
         fs::remove_file(&entry).expect("removed");
+        fs::remove_dir_all(entry.with_file_name("serial")).expect("removed");
         install(state.path()).expect("installed");
         assert!(is_whole(&entry));
     }

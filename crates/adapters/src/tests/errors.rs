@@ -20,7 +20,7 @@ fn errors_of_adapters(texts: &mut ErrorTexts) {
     every_variant!(texts, InstallError {
         Dir => [InstallError::Dir(DirError::NotOurs { path: state().into(), own: 1000 })],
         File => [InstallError::File(KeepError::Write {
-            path: format!("{}/python-1/snakepit/serial.py", state()).into(),
+            path: format!("{}/python-1/snakepit/serial/loop.py", state()).into(),
             source: io::Error::from_raw_os_error(28),
         })],
     });

@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_thread_that_is_meant_comes_first_and_the_one_that_beats_is_left_out() {
-        let text = "Thread 0x1 (most recent call first):\n  File \"/s/life.py\", line 9 in _answer_beats\n\n\
+        let text = "Thread 0x1 (most recent call first):\n  File \"/s/lifecycle.py\", line 9 in _answer_beats\n\n\
                     Thread 0x2 (most recent call first):\n  File \"a.py\", line 1 in waits\n\n\
                     Current thread 0x3 (most recent call first):\n  File \"a.py\", line 2 in works\n";
         let expected = "Current thread 0x3 (most recent call first):\n  File \"a.py\", line 2 in works\n\

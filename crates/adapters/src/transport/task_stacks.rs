@@ -26,7 +26,7 @@ const END: u8 = 0x03;
 /// Reports whether the stack of a thread shows an event loop: in the standard library, or in our SDK, which runs any
 /// loop.
 pub(super) fn runs_tasks(threads: &str) -> bool {
-    threads.contains("/asyncio/") || threads.contains("snakepit/tasks.py")
+    threads.contains("/asyncio/") || threads.contains("snakepit/concurrent/tasks.py")
 }
 
 /// Returns the stacks of the tasks, of one call if given.

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[4] / "python"))
-from snakepit import grpc_messages as messages  # noqa: E402
+from snakepit.grpc import messages  # noqa: E402
 
 HOW = sys.argv[1] if len(sys.argv) > 1 else "well"
 JSON = 1
