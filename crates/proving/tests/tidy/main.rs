@@ -5,6 +5,7 @@ mod architecture;
 mod bans;
 mod layers;
 mod markdown;
+mod mirrors;
 mod names;
 mod pages;
 mod platforms;
@@ -96,6 +97,16 @@ fn rust_sources() -> Vec<SourceFile> {
             path: path.strip_prefix(&root).expect("inside").to_string_lossy().into_owned(),
         })
         .collect()
+}
+
+/// Returns the paths of the modules of the Python SDK, from the directory of the package on.
+fn python_modules() -> Vec<String> {
+    let package = root().join("python/snakepit");
+    let mut paths = Vec::new();
+    collect(&package, "py", &mut paths);
+    assert!(paths.len() > 5, "found only {paths:?}");
+    let inside = |path: PathBuf| path.strip_prefix(&package).expect("inside").to_string_lossy().into_owned();
+    paths.into_iter().map(inside).collect()
 }
 
 /// Returns the line without its comment. Good enough for code without `//` in strings.

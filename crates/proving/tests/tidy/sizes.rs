@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::{PUBLISHED, assert_none, offenders, root, rust_sources};
+use super::{PUBLISHED, assert_none, offenders, python_modules, root, rust_sources};
 
 /// The length that one can read in one sitting. A longer file usually holds a second concept.
 const LONGEST_FILE: usize = 500;
@@ -47,6 +47,10 @@ fn a_folder_holds_one_idea() {
             let (folder, _) = source.path.rsplit_once('/').expect("a folder");
             *folders.entry(folder.to_owned()).or_default() += 1;
         }
+    }
+    for module in python_modules() {
+        let (folder, _) = module.rsplit_once('/').unwrap_or_default();
+        *folders.entry(format!("python/snakepit/{folder}")).or_default() += 1;
     }
     let found: Vec<String> = folders
         .iter()

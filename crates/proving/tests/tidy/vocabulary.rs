@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::{assert_none, root, rust_sources};
+use super::{assert_none, python_modules, root, rust_sources};
 
 /// The most words that a newcomer should have to learn.
 const WORDS_OF_THE_GLOSSARY: usize = 30;
@@ -13,10 +13,10 @@ const WORDS_OF_THE_GLOSSARY: usize = 30;
 /// for).
 const PLAIN_WORDS: [(&str, &str); 8] = [
     (
-        "Rust: its keywords, traits, standard library and crates",
+        "Rust and Python: their keywords, traits, standard libraries and packages",
         "access args bigint blob blocking builder channel clone console crate de decode dir dynamic encode exec \
-         fuzzing handle identity impls init input item jiff lib main map mod new options output read reader \
-         runnable scalar ser serde set split splitter stream text thread time timeout timer typed unit write \
+         fuzzing handle identity impls init input item jiff lib loader main map mod msgspec new options output read reader \
+         runnable scalar ser serde set signature split splitter stream text thread time timeout timer typed unit write \
          writer",
     ),
     (
@@ -36,11 +36,11 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
     ),
     (
         "calls, pools and messages: terms of scheduling, queueing and fault tolerance",
-        "admission availability backend breaker caller chain chunk contention delivery direct dispatch \
-         draining duration estimate expiring extension external failpoint gate group held holder idle \
+        "admission availability backend breaker caller chain chunk concurrent contention delivery direct dispatch \
+         draining duration estimate expiring extension external failpoint flusher gate group held holder idle \
          isolated jitter leased liveness load measure nested notifier operation order paused pending periodic \
          place placement priority progress quarantine queued rate recycling registry reload remote restart retry \
-         scheduler serve service sharded similar sizing slot storage store stored stuck submitted subscription survivor \
+         scheduler serve service serial sharded similar sizing slot storage store stored stuck submitted subscription survivor \
          suspected tail taint task telemetry trial waiting watch watchdog window withdrawal",
     ),
     (
@@ -63,7 +63,7 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
     ),
     (
         "plain nouns and adjectives of every technical text",
-        "assignment compound content encoded foreign format function growth handling kept key list missing name \
+        "assignment compound content conversion encoded foreign format function growth handling kept key list missing name \
          range raw",
     ),
 ];
@@ -86,15 +86,20 @@ fn singulars(part: &str) -> Vec<String> {
     forms
 }
 
-/// Returns the parts of the names of all modules and folders of the published crates, each with a file that has it.
+/// Returns the parts of the names of all modules and folders of the published crates and of the Python SDK, each with a
+/// file that has it.
 fn parts() -> Vec<(String, String)> {
     let mut found = Vec::new();
+    let mut add = |names: &str, path: &str| {
+        let parts = names.split(['/', '_']).filter(|part| !part.is_empty());
+        found.extend(parts.map(|part| (part.to_owned(), path.to_owned())));
+    };
     for source in rust_sources().into_iter().filter(super::SourceFile::is_published) {
         let (_, inside) = source.path.split_once("/src/").expect("a file below src");
-        let names = inside.strip_suffix(".rs").expect("Rust").split('/');
-        found.extend(
-            names.flat_map(|name| name.split('_')).map(|part| (part.to_owned(), source.path.clone())),
-        );
+        add(inside.strip_suffix(".rs").expect("Rust"), &source.path);
+    }
+    for module in python_modules() {
+        add(module.strip_suffix(".py").expect("Python"), &format!("python/snakepit/{module}"));
     }
     found
 }
