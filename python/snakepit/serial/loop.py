@@ -16,7 +16,6 @@ from ..message import STREAM_CREDIT
 from ..transport.connection import BASE_SIZE
 from ..transport.flusher import Flusher
 from ..transport.slate import nowhere, places
-from ..transport.spans import begin, end, outgoing
 from ..value.decode import MAX_DEPTH
 from ..value.encode import NUMBERS, SHORT, TEXTS
 from ..value.error import BadPayload
@@ -320,7 +319,10 @@ class Serial(Runner):
             if stream is not None:
                 from .stream import serve_stream
             self.slate[0] = self.call = call
-            attached = begin(options) if options else None
+            if options and "trace" in options:
+                from ..transport.spans import begin, end
+
+                attached = begin(options)
             if stream is not None:
                 serve_stream(self, call, command, args, stream)
             else:
@@ -332,7 +334,8 @@ class Serial(Runner):
         except BaseException as error:
             self.call = 0
             self.fail(call, error)
-        end(attached)
+        if attached is not None:
+            end(attached)
         self.over(call)
 
     def over(self, call: int) -> None:
@@ -381,9 +384,13 @@ class Serial(Runner):
         return self.waits.stage(context.call_id)
 
     def host_call(self, context: Context, tool: str, args: "Any") -> "Any":
+        from ..transport.spans import outgoing
+
         return self.waits.host_call(context.call_id, tool, args, outgoing(context, None))
 
     def host_stream(self, context: Context, tool: str, args: "Any") -> "Any":
+        from ..transport.spans import outgoing
+
         return self.waits.host_stream(context.call_id, tool, args, outgoing(context, {"stream": STREAM_CREDIT}))
 
     def on_cancel_signal(self, number: int, frame: "Any") -> None:
