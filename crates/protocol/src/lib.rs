@@ -4,6 +4,7 @@
 //! need. The modules, in the order in which data passes through them:
 //!
 //! - [`value`]: values and their bytes, which are the payload of frames;
+//! - [`message`]: what the payload of each kind of frame says;
 //! - [`frame`]: the header of a frame;
 //! - `outbox.rs`: frames that wait to be written ([`Outbox`]);
 //! - `terminal_text.rs`: makes foreign text safe to show ([`harmless()`]).
@@ -11,6 +12,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod frame;
+pub mod message;
 mod outbox;
 mod terminal_text;
 pub mod value;

@@ -13,8 +13,9 @@ use crate::adapter::{CallAdmission, CallStage, HeldCall, HeldCalls, StartKnowled
 use crate::call::{Call, RemoteError, RemoteErrorKind};
 use crate::json::Integers;
 use crate::telemetry;
-use crate::transport::read_span;
+use crate::transport::{are_heard, event_of};
 use crate::value::Encoded;
+use snakepit_protocol::message::WorkerSpan;
 
 /// The state of a call's RPC.
 #[derive(Default)]
@@ -176,12 +177,11 @@ impl GrpcCalls {
     }
 
     fn tell_telemetry(&self, id: u64, told: Vec<Value>) {
-        for value in told {
-            let Some(span) = value.read(self.integers).ok().and_then(|value| read_span(&value)) else {
-                continue;
-            };
+        for value in told.into_iter().filter(|_| are_heard()) {
+            let span = value.read(self.integers).ok().and_then(|value| WorkerSpan::decode(&value));
+            let Some(span) = span else { continue };
             // Emitted without the lock, because a listener may do anything.
-            let event = self.held().get(id).and_then(|held| span.told_of(&held.call));
+            let event = self.held().get(id).and_then(|held| event_of(*span, &held.call));
             event.into_iter().for_each(telemetry::emit);
         }
     }

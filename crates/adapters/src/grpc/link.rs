@@ -21,9 +21,8 @@ use crate::call::Portion;
 use crate::transport::{beginning, log_text};
 use crate::value::{Encoded, ValueError};
 use crate::worker::{Output, OutputStream};
+use snakepit_protocol::message::PROGRESS_TEXT;
 
-/// The maximum length of a progress text. The rest is cut off.
-const PROGRESS: usize = 8 * 1024;
 /// The maximum number of bytes of answers that wait to be sent.
 const ROOM: u32 = 1 << 20;
 
@@ -122,7 +121,7 @@ impl GrpcLink {
             }
             from_worker::Said::ToolCancel(id) => self.tools().end(id),
             from_worker::Said::Progress(progress) => {
-                let text = progress.text.map(|text| beginning(&text, PROGRESS).to_owned());
+                let text = progress.text.map(|text| beginning(&text, PROGRESS_TEXT).to_owned());
                 self.calls.with(call, |call| call.progress(progress.fraction, text));
             }
             from_worker::Said::Log(log) => {

@@ -8,6 +8,7 @@ use crate::json::{self, Integers};
 use crate::telemetry::TraceContext;
 use crate::transport::read_trace;
 use crate::value::{Encoded, PayloadLayout, ValueError};
+use snakepit_protocol::message::TraceTexts;
 
 mod compiled {
     #![expect(
@@ -86,7 +87,7 @@ pub(super) fn request(call: &Call, format: ValueFormat) -> Result<CallRequest, V
 impl ToolCall {
     /// Returns the trace that the tool call belongs to.
     pub(super) fn trace(&self) -> Option<TraceContext> {
-        read_trace(self.traceparent.as_deref()?, self.tracestate.as_deref())
+        read_trace(TraceTexts { parent: self.traceparent.as_deref()?, state: self.tracestate.as_deref() })
     }
 }
 

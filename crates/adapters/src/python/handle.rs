@@ -10,7 +10,8 @@ use crate::adapter::{AtWork, CancelStage, Handle, Introduction, ProtocolFault, R
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::pids::own_number;
-use crate::transport::{BeatPipe, Connection, ReadyMessage, Signals, StackPipe, take_crash};
+use crate::transport::{BeatPipe, Connection, StackPipe, StackSignals, take_crash};
+use snakepit_protocol::message::{ReadyMessage, Signals};
 
 /// The handle of a worker behind a socket.
 pub(super) struct SocketHandle {
@@ -29,10 +30,11 @@ impl SocketHandle {
         connection: Arc<Connection>,
         stacks: StackPipe,
         beat: BeatPipe,
-        ready: &ReadyMessage,
+        ready: ReadyMessage,
     ) -> Self {
         let has = |feature: &str| ready.features.iter().any(|known| known == feature);
-        let mut introduction = ready.introduction.clone();
+        let mut introduction = Introduction::new(ready.commands).language(ready.language).sdk(ready.sdk);
+        introduction.batches = ready.batches;
         introduction.tells_what_it_started = has("slate");
         introduction.takes_many = true;
         // A signal that the process does not handle would end it, and the started process may be a wrapper script.
@@ -79,11 +81,12 @@ impl Handle for SocketHandle {
     }
 
     fn stacks(&self) -> BoxFuture<'_, Option<String>> {
-        async { self.stacks.ask(&self.process, self.signals.of_stacks()?, None).await }.boxed()
+        async { self.stacks.ask(&self.process, StackSignals::of(self.signals)?, None).await }.boxed()
     }
 
     fn stacks_of(&self, call: CallId) -> BoxFuture<'_, Option<String>> {
-        async move { self.stacks.ask(&self.process, self.signals.of_stacks()?, Some(call)).await }.boxed()
+        async move { self.stacks.ask(&self.process, StackSignals::of(self.signals)?, Some(call)).await }
+            .boxed()
     }
 
     fn take_crash_stack(&self, printed: &mut Vec<String>) -> Option<String> {

@@ -17,10 +17,11 @@ use super::program::{Program, placed};
 use super::{Adapter, Handle, Spawner, StartError};
 use crate::custody::Command;
 use crate::environment::{Environment, Python};
-use crate::transport::{BeatPipe, Connection, FEATURES, Hello, ReadyOutcome, Slate, StackPipe};
+use crate::transport::{BeatPipe, Connection, ReadyOutcome, Slate, StackPipe};
 use handle::SocketHandle;
 use interpreter::Interpreter;
 use snakepit_core::PoolOptions;
+use snakepit_protocol::message::Hello;
 
 /// The size of the socket's buffers, where the system allows it. Larger buffers send a large message in fewer pieces.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -29,6 +30,9 @@ const SOCKET_FD: i32 = 3;
 const SLATE_FD: i32 = 4;
 const STACK_FD: i32 = 5;
 const BEAT_FD: i32 = 6;
+
+/// The features of this host: it takes several items of a stream in one frame.
+const FEATURES: &[&str] = &["items"];
 
 /// A worker written in Python: a file or an importable module.
 ///
@@ -175,8 +179,8 @@ impl Adapter for SocketAdapter {
             let hello = Hello {
                 protocol: 1,
                 engine: env!("CARGO_PKG_VERSION"),
-                pool: spawner.pool().into(),
-                worker: spawner.worker_id().to_string(),
+                pool: spawner.pool(),
+                worker: spawner.worker_id().as_str(),
                 concurrency: spawner.concurrency(),
                 max_frame: spawner.max_frame(),
                 features: FEATURES,
@@ -193,7 +197,7 @@ impl Adapter for SocketAdapter {
             };
             match first {
                 Some(ReadyOutcome::Yes(ready)) => {
-                    Ok(Arc::new(SocketHandle::new(process, connection, stacks, beat, &ready))
+                    Ok(Arc::new(SocketHandle::new(process, connection, stacks, beat, *ready))
                         as Arc<dyn Handle>)
                 }
                 Some(ReadyOutcome::Failed(error)) => {

@@ -10,12 +10,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use snakepit_protocol::Outbox;
+use snakepit_protocol::message::{
+    CallMessage, CallMessageArgs, CallMessageOptions, Hello, HostMessage, TraceTexts,
+};
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
 
 use super::closed::Closed;
-use super::frame::FrameKind;
-use super::hello_frame::Hello;
 use super::reader::{self, ReadyOutcome};
 use super::slate::Slate;
 use crate::adapter::host_tools::HostTools;
@@ -24,7 +25,7 @@ use crate::adapter::{
 };
 use crate::call::{Call, CallError, CallId, Input, Portion};
 use crate::telemetry::{Event, TraceContext};
-use crate::value::{Encoded, ValueBuilder, ValueError, write};
+use crate::value::ValueError;
 use crate::worker::Output;
 
 mod end;
@@ -106,14 +107,13 @@ impl Connection {
         socket: UnixStream,
         slate: Slate,
         output: Arc<Output>,
-        hello: &Hello,
+        hello: &Hello<'_>,
     ) -> io::Result<(Arc<Self>, oneshot::Receiver<ReadyOutcome>)> {
         socket.set_nonblocking(true)?;
         let reader = pipe::Receiver::from_owned_fd_unchecked(socket.try_clone()?.into())?;
         let (ready, first_answer) = oneshot::channel();
         let mut state = ConnectionState::new(hello.concurrency, ready);
-        let greeting = Encoded::encode(hello).map_err(io::Error::other)?;
-        state.outbox.value_frame(FrameKind::Hello, 0, &greeting);
+        hello.write(&mut state.outbox).map_err(io::Error::other)?;
         let connection = Arc::new(Self {
             socket,
             state: Mutex::new(state),
@@ -172,7 +172,7 @@ impl Connection {
         }
         if is_abandoned {
             // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel it.
-            state.outbox.frame(FrameKind::Cancel, number, |out| write::uint(out, 1));
+            HostMessage::Cancel { stage: 1 }.write(&mut state.outbox, number);
         }
         let alone = state.calls.len() == 1;
         self.see_to_outbox(guard, alone);
@@ -180,26 +180,27 @@ impl Connection {
 
     /// Asks the worker to end a call. Stage 1 asks; stage 2 interrupts.
     pub(crate) fn cancel(&self, call: CallId, stage: u64) {
-        self.tell_about(call, FrameKind::Cancel, |out| write::uint(out, stage));
+        self.tell_about(call, HostMessage::Cancel { stage });
     }
 
     /// Adds to the credit of a stream.
     pub(crate) fn grant(&self, call: CallId, more: Portion) {
-        self.tell_about(call, FrameKind::Credit, |out| write_portion(out, more));
+        self.tell_about(call, HostMessage::Credit { items: more.items, bytes: more.bytes });
     }
 
-    /// Sends a frame about a call, if the worker still holds the call.
-    fn tell_about(&self, call: CallId, kind: FrameKind, payload: impl FnOnce(&mut Vec<u8>)) {
+    /// Sends a message about a call, if the worker still holds the call.
+    fn tell_about(&self, call: CallId, message: HostMessage<'_>) {
         let mut state = self.state();
         if state.calls.holds(call.get()) {
-            state.outbox.frame(kind, call.get(), payload);
+            message.write(&mut state.outbox, call.get());
             self.see_to_outbox(state, true);
         }
     }
 
-    pub(super) fn send(&self, kind: FrameKind, call: u64, value: &Encoded) {
+    /// Sends a message that is about no call.
+    pub(super) fn send(&self, message: HostMessage<'_>) {
         let mut state = self.state();
-        state.outbox.value_frame(kind, call, value);
+        message.write(&mut state.outbox, 0);
         self.see_to_outbox(state, true);
     }
 
@@ -326,115 +327,25 @@ impl Connection {
 
 /// Writes a CALL or CALLS. If that fails because its bodies together are too long, the outbox is unchanged.
 fn write_call(outbox: &mut Outbox, call: &Call) -> Result<(), ValueError> {
-    let (kind, plain) = match call.input() {
-        Input::One(args) => (FrameKind::Call, !args.has_bodies()),
-        Input::Many(inputs) => (FrameKind::Calls, inputs.iter().all(|args| !args.has_bodies())),
+    let message = CallMessage {
+        command: call.command(),
+        args: match call.input() {
+            Input::One(args) => CallMessageArgs::One(args),
+            Input::Many(inputs) => CallMessageArgs::Many(inputs),
+        },
+        remaining: call.remaining(),
+        options: call.has_options().then(|| CallMessageOptions {
+            stream: call.stream_credit().map(|credit| (credit.items, credit.bytes)),
+            session: call.session(),
+            metadata: call.metadata(),
+            nested: call.chain().and_then(|chain| chain.parent()).map(CallId::get),
+            trace: call.trace().map(texts_of),
+            traces: call.traces().iter().map(|trace| trace.as_deref().map(texts_of)),
+        }),
     };
-    if plain {
-        outbox.frame(kind, call.id().get(), |out| {
-            write_call_head(out, call);
-            match call.input() {
-                Input::One(args) => out.extend_from_slice(args.head()),
-                Input::Many(inputs) => {
-                    write::array_header(out, inputs.len() as u32);
-                    for args in inputs {
-                        out.extend_from_slice(args.head());
-                    }
-                }
-            }
-            write_call_tail(out, call);
-        });
-        return Ok(());
-    }
-    let mut builder = ValueBuilder::default();
-    write_call_head(&mut builder.head, call);
-    match call.input() {
-        Input::One(args) => builder.encoded(args)?,
-        Input::Many(inputs) => {
-            write::array_header(&mut builder.head, inputs.len() as u32);
-            inputs.iter().try_for_each(|args| builder.encoded(args))?;
-        }
-    }
-    write_call_tail(&mut builder.head, call);
-    outbox.value_frame(kind, call.id().get(), &builder.finish());
-    Ok(())
+    message.write(outbox, call.id().get())
 }
 
-fn write_call_head(out: &mut Vec<u8>, call: &Call) {
-    write::array_header(out, if call.has_options() { 4 } else { 3 });
-    write::str(out, call.command());
-}
-
-fn write_call_tail(out: &mut Vec<u8>, call: &Call) {
-    match call.remaining() {
-        None => write::nil(out),
-        Some(remaining) => write::uint(out, u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX)),
-    }
-    if !call.has_options() {
-        return;
-    }
-    let nested = call.chain().and_then(|chain| chain.parent());
-    let metadata = call.metadata().count();
-    let (stream, session, trace, traces) =
-        (call.stream_credit(), call.session(), call.trace(), call.traces());
-    let entries = [
-        stream.is_some(),
-        session.is_some(),
-        metadata > 0,
-        nested.is_some(),
-        trace.is_some(),
-        !traces.is_empty(),
-    ];
-    write::map_header(out, entries.into_iter().map(u32::from).sum());
-    if let Some(credit) = stream {
-        write::str(out, "stream");
-        write_portion(out, credit);
-    }
-    if let Some(session) = session {
-        write::str(out, "session");
-        write::str(out, session);
-    }
-    if metadata > 0 {
-        write::str(out, "metadata");
-        write::map_header(out, metadata as u32);
-        for (key, value) in call.metadata() {
-            write::str(out, key);
-            write::str(out, value);
-        }
-    }
-    if let Some(parent) = nested {
-        write::str(out, "nested");
-        write::uint(out, parent.get());
-    }
-    if let Some(trace) = trace {
-        write::str(out, "trace");
-        write_trace(out, trace);
-    }
-    if !traces.is_empty() {
-        write::str(out, "traces");
-        write::array_header(out, traces.len() as u32);
-        for trace in traces {
-            match trace {
-                Some(trace) => write_trace(out, trace),
-                None => write::nil(out),
-            }
-        }
-    }
-}
-
-/// Writes `[traceparent]` or `[traceparent, tracestate]`.
-fn write_trace(out: &mut Vec<u8>, trace: &TraceContext) {
-    let state = trace.tracestate();
-    write::array_header(out, if state.is_some() { 2 } else { 1 });
-    write::str(out, trace.traceparent());
-    if let Some(state) = state {
-        write::str(out, state);
-    }
-}
-
-/// Writes credit as `[items, bytes]`.
-fn write_portion(out: &mut Vec<u8>, portion: Portion) {
-    write::array_header(out, 2);
-    write::uint(out, portion.items.into());
-    write::uint(out, portion.bytes);
+fn texts_of(trace: &TraceContext) -> TraceTexts<'_> {
+    TraceTexts { parent: trace.traceparent(), state: trace.tracestate() }
 }

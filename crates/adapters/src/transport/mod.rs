@@ -8,7 +8,6 @@
 mod closed;
 mod connection;
 mod heartbeat;
-mod hello_frame;
 mod log_text;
 mod reader;
 mod slate;
@@ -22,16 +21,13 @@ use snakepit_protocol::frame;
 pub(crate) use closed::Closed;
 pub(crate) use connection::Connection;
 pub(crate) use heartbeat::BeatPipe;
-pub(crate) use hello_frame::{FEATURES, Hello};
 #[cfg(feature = "grpc")]
 pub(crate) use log_text::{beginning, log_text};
-pub(crate) use reader::{ReadyMessage, ReadyOutcome, Signals};
+pub(crate) use reader::ReadyOutcome;
 pub(crate) use slate::Slate;
 #[cfg(feature = "grpc")]
-pub(crate) use spans::{read as read_span, read_trace};
-#[cfg(feature = "grpc")]
-pub(crate) use stacks::StackSignals;
-pub(crate) use stacks::{StackPipe, take_crash};
+pub(crate) use spans::{are_heard, event_of, read_trace};
+pub(crate) use stacks::{StackPipe, StackSignals, take_crash};
 
 /// Entry points for the fuzz targets.
 #[cfg(any(fuzzing, test))]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use serde::Deserialize;
+use snakepit_protocol::message::{HostMessage, ReadyMessage, WorkerMessage};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
@@ -13,15 +13,13 @@ use tracing::Level;
 use super::connection::{Connection, ConnectionState, Results};
 use super::frame::{FrameKind, HEADER, Header, VERSION};
 use super::log_text::{beginning, log_text};
-use super::spans::{self, WorkerSpan, read_trace};
-use super::stacks::StackSignals;
-use super::tools;
-use crate::adapter::{HeldCall, Introduction, ItemDelivery, ProtocolFault, WorkerChannel, answer_together};
+use super::{spans, tools};
+use crate::adapter::{HeldCall, ItemDelivery, ProtocolFault, WorkerChannel, answer_together};
 use crate::call::{Input, Portion, RemoteError};
 use crate::harmless;
 use crate::logging::somebody_says;
-use crate::telemetry::{self, TraceContext};
-use crate::value::{Encoded, EncodedItems, ValueError, write};
+use crate::telemetry;
+use crate::value::{Encoded, EncodedItems, ValueError};
 use crate::worker::{Output, OutputStream};
 
 /// The number of bytes to read at a time.
@@ -29,12 +27,6 @@ const READ: usize = 64 * 1024;
 /// Smaller payloads are copied, so that a value that is kept does not keep the whole buffer alive.
 const COPIED: usize = 16 * 1024;
 
-/// The maximum decoded size of a frame about the worker itself.
-const MEMORY: usize = 16 << 20;
-/// The maximum decoded size of a small frame: numbers and a text.
-const LITTLE: usize = 4096;
-/// The maximum length of a progress text. The rest is cut off.
-const PROGRESS: usize = 8 * 1024;
 /// The maximum length of the text of a fault. The rest is cut off.
 const FAULT: usize = 2 * 1024;
 
@@ -42,73 +34,9 @@ const FAULT: usize = 2 * 1024;
 #[derive(Debug)]
 pub(crate) enum ReadyOutcome {
     /// The worker is ready.
-    Yes(ReadyMessage),
+    Yes(Box<ReadyMessage>),
     /// The worker's code could not be loaded.
     Failed(RemoteError),
-}
-
-/// The worker's first message.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct ReadyMessage {
-    pub(crate) protocol: u32,
-    pub(crate) pid: u32,
-    pub(crate) signals: Signals,
-    pub(crate) features: Vec<String>,
-    #[serde(flatten)]
-    pub(crate) introduction: Introduction,
-}
-
-/// The signals that a worker handles.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Signals {
-    pub(crate) stack: Option<i32>,
-    pub(crate) cancel: Option<i32>,
-    pub(crate) tasks: Option<i32>,
-}
-
-impl Signals {
-    /// Returns the signals that make the worker write its stacks.
-    pub(crate) fn of_stacks(self) -> Option<StackSignals> {
-        Some(StackSignals { threads: self.stack?, tasks: self.tasks })
-    }
-}
-
-/// The options of a `HOST_CALL`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct HostCallOptions {
-    /// The first credit: items and bytes.
-    pub(crate) stream: Option<(u32, u64)>,
-    /// The span of the tool call: `[traceparent]` or `[traceparent, tracestate]`.
-    pub(crate) trace: Option<Vec<String>>,
-}
-
-impl HostCallOptions {
-    /// Returns the trace that the tool call belongs to.
-    pub(crate) fn trace(&self) -> Option<TraceContext> {
-        let mut texts = self.trace.iter().flatten();
-        read_trace(texts.next()?, texts.next().map(String::as_str))
-    }
-}
-
-/// A `HOST_CALL`.
-pub(crate) struct HostCall {
-    pub(crate) id: u64,
-    pub(crate) tool: String,
-    pub(crate) args: Encoded,
-    pub(crate) options: HostCallOptions,
-}
-
-/// Decodes a `HOST_CALL`, with or without options.
-pub(crate) fn read_host_call(payload: &Encoded, room: usize) -> Result<HostCall, ValueError> {
-    type WithOptions = (u64, String, Encoded, HostCallOptions);
-    if let Ok((id, tool, args, options)) = payload.decode_within::<WithOptions>(room) {
-        return Ok(HostCall { id, tool, args, options });
-    }
-    let (id, tool, args) = payload.decode_within::<(u64, String, Encoded)>(room)?;
-    Ok(HostCall { id, tool, args, options: HostCallOptions::default() })
 }
 
 /// The answer to a call.
@@ -124,7 +52,7 @@ type Answers = Vec<(HeldCall<Results>, FrameAnswer)>;
 /// Buffers for the frames of a read, reused for the next read.
 #[derive(Default)]
 struct ReadFrames {
-    frames: Vec<(Header, Incoming)>,
+    frames: Vec<(Header, WorkerMessage)>,
     answers: Answers,
 }
 
@@ -152,10 +80,7 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: pipe::Receive
         }
         connection.end_reading();
         if let Err(fault) = heard {
-            let told = Encoded::encode(&fault.to_string());
-            if let Ok(told) = told {
-                connection.send(FrameKind::Fault, 0, &told);
-            }
+            connection.send(HostMessage::Fault(&fault.to_string()));
             return fault;
         }
     }
@@ -200,7 +125,7 @@ fn hear(
 /// Cuts the received bytes into frames and decodes them. On an error, `frames` has the frames before it.
 pub(super) fn cut(
     buffer: &mut BytesMut,
-    frames: &mut Vec<(Header, Incoming)>,
+    frames: &mut Vec<(Header, WorkerMessage)>,
     output: &Output,
     max_frame: usize,
 ) -> Result<(), ProtocolFault> {
@@ -218,7 +143,7 @@ pub(super) fn cut(
         };
         let payload = Encoded::from_worker(payload, header.has_bodies.into(), max_frame)
             .map_err(|error| unreadable(header.kind, error))?;
-        frames.push((header, decode(header, payload, output)?));
+        frames.extend(decode(header, payload, output)?.map(|said| (header, said)));
     }
     Ok(())
 }
@@ -227,35 +152,44 @@ fn frame(
     connection: &Arc<Connection>,
     state: &mut ConnectionState,
     header: Header,
-    said: Incoming,
+    said: WorkerMessage,
     answers: &mut Answers,
 ) -> Result<(), ProtocolFault> {
-    if let Incoming::Result(_) | Incoming::Results(_) | Incoming::End | Incoming::Error(_) = said {
+    if let WorkerMessage::Error(error) = &said
+        && header.call == 0
+    {
+        return not_started(state, error);
+    }
+    if let WorkerMessage::Result(_)
+    | WorkerMessage::Results(_)
+    | WorkerMessage::End
+    | WorkerMessage::Error(_) = said
+    {
         state.calls.check_sent(header.call)?;
     }
     match said {
-        Incoming::Result(value) => one_answer(state, header, FrameAnswer::Value(value), answers)?,
-        Incoming::Results(entries) => results(state, header, entries, answers)?,
-        Incoming::End => one_answer(state, header, FrameAnswer::End, answers)?,
-        Incoming::NotStarted(error) => not_started(state, error)?,
-        Incoming::Error(error) => answer(state, header.call, FrameAnswer::Error(error), answers),
-        Incoming::Items(values) => items(state, header.call, values)?,
-        Incoming::Ready(message) => ready(state, *message)?,
-        Incoming::Progress(fraction, text) => {
+        WorkerMessage::Result(value) => one_answer(state, header, FrameAnswer::Value(value), answers)?,
+        WorkerMessage::Results(entries) => results(state, header, entries, answers)?,
+        WorkerMessage::End => one_answer(state, header, FrameAnswer::End, answers)?,
+        WorkerMessage::Error(error) => answer(state, header.call, FrameAnswer::Error(error), answers),
+        WorkerMessage::Items(values) => items(state, header.call, values)?,
+        WorkerMessage::Ready(message) => ready(state, message)?,
+        WorkerMessage::Progress(fraction, text) => {
             if let Some(held) = state.calls.get(header.call) {
                 held.call.progress(fraction, text);
             }
         }
-        Incoming::HostCall(asked) => {
+        WorkerMessage::HostCall(asked) => {
             tools::host_call(connection, state, header.call, *asked, header.length)?;
         }
-        Incoming::HostCredit(id, more) => state.tools.grant(id, more),
-        Incoming::HostCancel(id) => state.tools.end(id),
-        Incoming::WorkerSpan(span) => {
+        WorkerMessage::HostCredit(id, items, bytes) => state.tools.grant(id, Portion { items, bytes }),
+        WorkerMessage::HostCancel(id) => state.tools.end(id),
+        WorkerMessage::Telemetry(span) => {
             let held = state.calls.get(header.call);
-            state.told.extend(held.and_then(|held| span.told_of(&held.call)));
+            state.told.extend(held.zip(span).and_then(|(held, span)| spans::event_of(*span, &held.call)));
         }
-        Incoming::Nothing => {}
+        // The host does not use these messages yet, or used them when it decoded them.
+        WorkerMessage::Pong | WorkerMessage::Bye | WorkerMessage::Log(..) | WorkerMessage::Fault(_) => {}
     }
     Ok(())
 }
@@ -324,13 +258,13 @@ fn results(
 fn items(state: &mut ConnectionState, call: u64, items: EncodedItems) -> Result<(), ProtocolFault> {
     match state.calls.items(call, items) {
         ItemDelivery::OverCredit(unit) => return Err(ProtocolFault::CreditExceeded { call, unit }),
-        ItemDelivery::Unasked => state.outbox.frame(FrameKind::Cancel, call, |out| write::uint(out, 1)),
+        ItemDelivery::Unasked => HostMessage::Cancel { stage: 1 }.write(&mut state.outbox, call),
         ItemDelivery::Passed | ItemDelivery::Dropped => {}
     }
     Ok(())
 }
 
-fn ready(state: &mut ConnectionState, message: ReadyMessage) -> Result<(), ProtocolFault> {
+fn ready(state: &mut ConnectionState, message: Box<ReadyMessage>) -> Result<(), ProtocolFault> {
     if message.protocol != u32::from(VERSION) {
         let worker = message.protocol.to_string();
         return Err(ProtocolFault::Version { worker, engine: VERSION.into() });
@@ -340,86 +274,30 @@ fn ready(state: &mut ConnectionState, message: ReadyMessage) -> Result<(), Proto
     Ok(())
 }
 
-fn not_started(state: &mut ConnectionState, error: RemoteError) -> Result<(), ProtocolFault> {
+fn not_started(state: &mut ConnectionState, error: &Encoded) -> Result<(), ProtocolFault> {
     let waiting = state.ready.take().ok_or(ProtocolFault::ErrorWithoutCall)?;
-    let _ = waiting.send(ReadyOutcome::Failed(error));
+    let _ = waiting.send(ReadyOutcome::Failed(RemoteError::read(error)));
     Ok(())
 }
 
-/// The contents of a frame.
-pub(super) enum Incoming {
-    Result(Encoded),
-    Results(Encoded),
-    End,
-    Error(Encoded),
-    /// The worker could not start.
-    NotStarted(RemoteError),
-    Items(EncodedItems),
-    Ready(Box<ReadyMessage>),
-    Progress(Option<f64>, Option<String>),
-    HostCall(Box<HostCall>),
-    HostCredit(u64, Portion),
-    HostCancel(u64),
-    WorkerSpan(Box<WorkerSpan>),
-    /// A frame that needs no handling, or was handled when it was decoded.
-    Nothing,
-}
-
-/// Decodes a frame. Logs go to the output at once. An error is the fault of the worker.
-fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming, ProtocolFault> {
-    let unreadable = |error: ValueError| unreadable(header.kind, error);
-    Ok(match header.kind {
-        FrameKind::Result => Incoming::Result(payload),
-        FrameKind::Results => Incoming::Results(payload),
-        FrameKind::End => Incoming::End,
-        FrameKind::Error if header.call == 0 => Incoming::NotStarted(RemoteError::read(&payload)),
-        FrameKind::Error => Incoming::Error(payload),
-        FrameKind::Item => Incoming::Items(EncodedItems::one(payload)),
-        FrameKind::Items => Incoming::Items(EncodedItems::list(payload).map_err(unreadable)?),
-        FrameKind::Ready => Incoming::Ready(payload.decode_within(MEMORY).map_err(unreadable)?),
-        FrameKind::Progress => {
-            let (fraction, text): (Option<f64>, Option<String>) =
-                payload.decode_within(LITTLE).map_err(unreadable)?;
-            Incoming::Progress(fraction, text.map(|text| beginning(&text, PROGRESS).to_owned()))
+/// Decodes a frame. Logs go to the output at once, so they return `None`, as do spans that nobody listens for. An error is
+/// the fault of the worker.
+fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Option<WorkerMessage>, ProtocolFault> {
+    if header.kind == FrameKind::Telemetry && !spans::are_heard() {
+        return Ok(None);
+    }
+    let unreadable = |error| unreadable(header.kind, error);
+    match WorkerMessage::decode(header.kind, payload).map_err(unreadable)? {
+        None => Err(ProtocolFault::HostFrame(header.kind)),
+        Some(WorkerMessage::Fault(text)) => {
+            Err(ProtocolFault::Rejection(harmless(beginning(&text, FAULT)).into_owned()))
         }
-        FrameKind::Log => {
-            let (level, text, fields): (String, String, Encoded) =
-                payload.decode_within(LITTLE).map_err(unreadable)?;
+        Some(WorkerMessage::Log(level, text, fields)) => {
             output.text(OutputStream::Log, &log_text(&level, &text, Some(&fields)).map_err(unreadable)?);
-            Incoming::Nothing
+            Ok(None)
         }
-        FrameKind::HostCall => {
-            Incoming::HostCall(Box::new(read_host_call(&payload, LITTLE).map_err(unreadable)?))
-        }
-        FrameKind::HostCredit => {
-            let (id, items, bytes) = payload.decode_within(LITTLE).map_err(unreadable)?;
-            Incoming::HostCredit(id, Portion { items, bytes })
-        }
-        FrameKind::HostCancel => {
-            let (id,): (u64,) = payload.decode_within(LITTLE).map_err(unreadable)?;
-            Incoming::HostCancel(id)
-        }
-        FrameKind::Telemetry => spans::read(&payload).map_or(Incoming::Nothing, Incoming::WorkerSpan),
-        // The host does not use these frames yet. They are part of the protocol, so they are not a fault.
-        FrameKind::Pong | FrameKind::Bye => Incoming::Nothing,
-        FrameKind::Fault => {
-            let text: String = payload.decode_within(LITTLE).map_err(unreadable)?;
-            return Err(ProtocolFault::Rejection(harmless(beginning(&text, FAULT)).into_owned()));
-        }
-        FrameKind::Hello
-        | FrameKind::Call
-        | FrameKind::Calls
-        | FrameKind::Credit
-        | FrameKind::Cancel
-        | FrameKind::Ping
-        | FrameKind::Drain
-        | FrameKind::HostResult
-        | FrameKind::HostError
-        | FrameKind::HostItem
-        | FrameKind::HostEnd => {
-            return Err(ProtocolFault::HostFrame(header.kind));
-        }
-    })
+        message => Ok(message),
+    }
 }
 
 fn unreadable(kind: FrameKind, error: ValueError) -> ProtocolFault {

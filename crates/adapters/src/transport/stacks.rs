@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use snakepit_protocol::message::Signals;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Mutex, MutexGuard};
@@ -26,6 +27,13 @@ pub(crate) struct StackSignals {
     pub(crate) threads: i32,
     /// `None` if the worker cannot write the stacks of its tasks.
     pub(crate) tasks: Option<i32>,
+}
+
+impl StackSignals {
+    /// Returns the signals that make the worker write its stacks, among those that READY names.
+    pub(crate) fn of(signals: Signals) -> Option<Self> {
+        Some(Self { threads: signals.stack?, tasks: signals.tasks })
+    }
 }
 
 /// The host's end of the pipe.

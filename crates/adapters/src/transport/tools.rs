@@ -2,15 +2,17 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use snakepit_protocol::message::{HostAnswer, HostCall};
+
 use super::connection::{Connection, ConnectionState};
 use super::frame::FrameKind;
-use super::reader::HostCall;
+use super::spans::read_trace;
 use crate::adapter::ProtocolFault;
 use crate::adapter::host_tools::{
     MOST_TOOL_CALLS, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, ToolRunState, encode,
 };
 use crate::call::Portion;
-use crate::value::{Encoded, ValueBuilder, ValueError, write};
+use crate::value::{Encoded, ValueError};
 
 /// The maximum number of unwritten bytes. Above it, the answers of tools wait before they become frames.
 const ROOM: usize = 1024 * 1024;
@@ -39,7 +41,7 @@ pub(super) fn host_call(
         }
         return Ok(());
     }
-    let answer = held.call.ask_within(&tool, args, options.trace());
+    let answer = held.call.ask_within(&tool, args, options.trace().and_then(read_trace));
     let stream = options.stream.map(|(items, bytes)| Portion { items, bytes });
     state.tools.start(connection, ToolRequest::new(call, id, bytes).stream(stream), answer);
     Ok(())
@@ -72,12 +74,13 @@ impl ToolLink for Connection {
     }
 
     fn encode(&self, id: u64, reply: &ToolReply) -> Result<(Self::Frame, usize), ValueError> {
-        let (kind, payload) = match reply {
-            ToolReply::Value(value) => (FrameKind::HostResult, with_id(id, value)?),
-            ToolReply::Item(item) => (FrameKind::HostItem, with_id(id, item)?),
-            ToolReply::End => (FrameKind::HostEnd, Encoded::encode(&(id,))?),
-            ToolReply::Error(error) => (FrameKind::HostError, Encoded::encode(&(id, error))?),
+        let answer = match reply {
+            ToolReply::Value(value) => HostAnswer::Value(value),
+            ToolReply::Item(item) => HostAnswer::Item(item),
+            ToolReply::End => HostAnswer::End,
+            ToolReply::Error(error) => HostAnswer::Error(error),
         };
+        let (kind, payload) = answer.encode(id)?;
         let length = payload.payload_len();
         Ok(((kind, payload), length))
     }
@@ -101,13 +104,4 @@ impl ToolLink for Connection {
         self.see_to_outbox(state, true);
         next
     }
-}
-
-/// Encodes `[id, value]`, the payload of the HOST frames.
-fn with_id(id: u64, value: &Encoded) -> Result<Encoded, ValueError> {
-    let mut builder = ValueBuilder::default();
-    write::array_header(&mut builder.head, 2);
-    write::uint(&mut builder.head, id);
-    builder.encoded(value)?;
-    Ok(builder.finish())
 }

@@ -119,7 +119,7 @@ impl Call {
     }
 
     /// Iterates over the metadata that the caller set.
-    pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
         self.extras
             .iter()
             .flat_map(|extras| extras.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())))

@@ -4,12 +4,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::Input;
 use super::estimate::ServiceEstimate;
+use super::{Batching, Input};
 use snakepit_policy::breaker::Circuit;
 
 /// The task that times the batches of a command. Dropping this value ends the task.
@@ -23,16 +22,6 @@ impl Drop for BatchTimer {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-/// How the calls of a command are gathered into batches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-pub struct Batching {
-    /// The largest number of calls that travel together.
-    pub size: u32,
-    /// How long calls are gathered, in microseconds.
-    #[serde(default)]
-    pub window_us: u64,
 }
 
 /// A command, as its pool knows it.

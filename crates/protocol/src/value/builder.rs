@@ -28,7 +28,7 @@ impl ValueBuilder {
     }
 
     /// Adds one value inside a list or a map.
-    pub(super) fn inner_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
+    pub(crate) fn inner_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
         value.serialize(&mut Encoder::new(self, 1))
     }
 

@@ -30,7 +30,7 @@ mod read;
 mod scalar;
 mod serde_impls;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 pub mod write;
 

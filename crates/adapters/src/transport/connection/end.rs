@@ -1,6 +1,6 @@
 //! The end of a connection, and what is known of its calls until then.
 
-use super::{AtWork, CallId, CallSettlement, Connection, FrameKind, ProtocolFault, StartKnowledge};
+use super::{AtWork, CallId, CallSettlement, Connection, HostMessage, ProtocolFault, StartKnowledge};
 
 impl Connection {
     /// Stops sending calls, and records the reason.
@@ -18,7 +18,7 @@ impl Connection {
     pub(crate) fn drain(&self) {
         let mut state = self.state();
         state.calls.leave();
-        state.outbox.frame(FrameKind::Drain, 0, |_| {});
+        HostMessage::Drain.write(&mut state.outbox, 0);
         self.see_to_outbox(state, true);
     }
 

@@ -9,4 +9,4 @@ mod properties;
 mod shown;
 mod speed;
 mod typed;
-mod vectors;
+pub(crate) mod vectors;

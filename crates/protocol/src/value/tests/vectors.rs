@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::value::{BigInt, DateTime, Encoded, Map, NaiveDateTime, PayloadLayout, Value, ValueErrorKind};
 
-fn vectors(file: &str) -> Vec<Json> {
+pub(crate) fn vectors(file: &str) -> Vec<Json> {
     let path = format!("{}/../../spec/vectors/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut json = serde_json::Deserializer::from_str(&text);
@@ -14,7 +14,7 @@ fn vectors(file: &str) -> Vec<Json> {
     Vec::deserialize(&mut json).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn hex(text: &Json) -> Vec<u8> {
+pub(crate) fn hex(text: &Json) -> Vec<u8> {
     let text = text.as_str().expect("hex");
     let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hex");
     (0..text.len()).step_by(2).map(digit).collect()
