@@ -251,7 +251,9 @@ fn failed<E: fmt::Display + 'static>(error: &E) -> RemoteError {
 /// Converts an error with its causes. The error of another worker, from a nested call, is passed on unchanged.
 fn with_causes_of(error: &(dyn Error + 'static)) -> RemoteError {
     if let Some(CallError::Remote(error)) = error.downcast_ref() {
-        return RemoteError { kind: RemoteErrorKind::Exception, ..(**error).clone() };
+        let mut error = (**error).clone();
+        error.kind = RemoteErrorKind::Exception;
+        return error;
     }
     RemoteError::new(RemoteErrorKind::Exception, with_causes(error))
 }

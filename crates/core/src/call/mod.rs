@@ -34,10 +34,10 @@ pub(crate) use command::PoolCommand;
 pub use command::is_reserved;
 pub use credit::Portion;
 pub(crate) use error::ErrorClass;
-pub(crate) use error::SCALED_TO_ZERO;
 #[cfg(test)]
 pub(crate) use error::autopsy::crash;
 pub use error::{Autopsy, CallError, NoWorkersReason, OomVerdict, RemoteError, RemoteErrorKind};
+pub(crate) use error::{SCALED_TO_ZERO, has_run};
 pub use id::CallId;
 pub(crate) use input::Extras;
 pub use input::Input;

@@ -19,7 +19,7 @@ use crate::call::PoolCommand;
 use crate::call::QueueKey;
 use crate::call::answer::CallState;
 use crate::call::progress::{CallEnd, Progress};
-use crate::call::{Call, CallError, CallId, Extras, Input, NoWorkersReason, Portion, RemoteError};
+use crate::call::{Call, CallError, CallId, Extras, Input, NoWorkersReason, Portion, has_run};
 use crate::queue::{
     AdmissionPermit, CallOutcome, CallTimer, Location, Placement, PoolHealth, PoolInner, QueueLimit,
 };
@@ -416,7 +416,7 @@ impl PendingCall {
                     None => error,
                 };
                 self.settle(CallOutcome::of(&error));
-                if error.remote().is_some_and(RemoteError::has_run) {
+                if error.remote().is_some_and(has_run) {
                     self.tell_output();
                 }
                 Err(error)

@@ -40,16 +40,12 @@ fn no_such_type() -> ValueError {
 
 /// An exception of a worker, with its cause.
 fn exception() -> RemoteError {
-    let cause = RemoteError {
-        type_name: Some("ZeroDivisionError".into()),
-        ..RemoteError::new(RemoteErrorKind::Exception, "division by zero")
-    };
-    RemoteError {
-        type_name: Some("ValueError".into()),
-        traceback: Some("Traceback (most recent call last):\n  File \"worker.py\", line 3, in add".into()),
-        cause: Some(Box::new(cause)),
-        ..RemoteError::new(RemoteErrorKind::Exception, "b must not be 0")
-    }
+    let cause =
+        RemoteError::new(RemoteErrorKind::Exception, "division by zero").type_name("ZeroDivisionError");
+    RemoteError::new(RemoteErrorKind::Exception, "b must not be 0")
+        .type_name("ValueError")
+        .traceback("Traceback (most recent call last):\n  File \"worker.py\", line 3, in add")
+        .cause(cause)
 }
 
 fn died(attempts: u32, no_retry: Option<NoRetry>, degraded: Option<&str>) -> CallError {

@@ -1,9 +1,9 @@
 //! `HOST_CALL`: a worker calls a tool of the host. And the frames that answer it.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::TraceTexts;
 use super::worker_message::LITTLE;
+use super::{RemoteError, TraceTexts};
 use crate::frame::FrameKind;
 use crate::value::{Encoded, ValueBuilder, ValueError, write};
 
@@ -50,18 +50,18 @@ impl HostCall {
 
 /// The answer to a `HOST_CALL`, or a part of it.
 #[derive(Clone, Copy, Debug)]
-pub enum HostAnswer<'a, E> {
+pub enum HostAnswer<'a> {
     /// `HOST_RESULT`: the whole answer.
     Value(&'a Encoded),
     /// `HOST_ERROR`: the tool failed.
-    Error(&'a E),
+    Error(&'a RemoteError),
     /// `HOST_ITEM`: one value of a stream.
     Item(&'a Encoded),
     /// `HOST_END`: the stream is complete.
     End,
 }
 
-impl<E: Serialize> HostAnswer<'_, E> {
+impl HostAnswer<'_> {
     /// Encodes `[id, value]`, or `[id]` for the end of a stream. Returns it with the kind of its frame.
     pub fn encode(&self, id: u64) -> Result<(FrameKind, Encoded), ValueError> {
         let mut builder = ValueBuilder::default();

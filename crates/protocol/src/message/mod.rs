@@ -8,14 +8,21 @@
 //! | HELLO | `hello.rs`: [`Hello`] |
 //! | READY | `ready.rs`: [`ReadyMessage`] |
 //! | CALL, CALLS | `call.rs`: [`CallMessage`] |
+//! | ERROR | `error.rs`: [`RemoteError`], and its limits in `error_limits.rs` |
 //! | CREDIT, CANCEL, DRAIN, FAULT to a worker | `host_message.rs`: [`HostMessage`] |
 //! | all that a worker sends | `worker_message.rs`: [`WorkerMessage`] |
 //! | `HOST_CALL`, and `HOST_RESULT`, `HOST_ERROR`, `HOST_ITEM`, `HOST_END` | `host_call.rs`: [`HostCall`], [`HostAnswer`] |
 //! | TELEMETRY | `span.rs`: [`WorkerSpan`] |
+//! | the values of ITEM and ITEMS, the entries of RESULTS | `../value/`: [`EncodedItems`], [`Encoded::flagged`] |
 //!
 //! `trace.rs` has the trace that CALL, CALLS and `HOST_CALL` may name ([`TraceTexts`]).
 
+#[cfg(doc)]
+use crate::value::{Encoded, EncodedItems};
+
 mod call;
+mod error;
+mod error_limits;
 mod hello;
 mod host_call;
 mod host_message;
@@ -27,6 +34,7 @@ mod trace;
 mod worker_message;
 
 pub use call::{CallMessage, CallMessageArgs, CallMessageOptions};
+pub use error::{RemoteError, RemoteErrorKind};
 pub use hello::Hello;
 pub use host_call::{HostAnswer, HostCall, HostCallOptions};
 pub use host_message::HostMessage;

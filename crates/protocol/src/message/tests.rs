@@ -209,7 +209,7 @@ fn the_short_messages_of_a_host_are_their_vectors() {
 
 #[test]
 fn the_answers_of_tools_are_their_vectors() {
-    let error = serde_json::json!({"kind": "exception", "message": "no such key"});
+    let error = RemoteError::new(RemoteErrorKind::Exception, "no such key");
     let (yes, x) = (args(true), args("x"));
     for (name, id, answer) in [
         ("HOST_RESULT", 1, HostAnswer::Value(&yes)),
@@ -255,6 +255,22 @@ fn the_short_messages_of_a_worker_are_read_from_their_vectors() {
         shown("ERROR of a start"),
         "Error(Encoded({\"kind\":\"start\",\"type\":\"ModuleNotFoundError\",\"message\":\"No module named 'nope'\"}))"
     );
+}
+
+#[test]
+fn an_error_is_its_vector() {
+    for name in ["ERROR", "ERROR of an unknown command", "ERROR of a start"] {
+        let WorkerMessage::Error(payload) = message(name) else { panic!("{name}") };
+        let error = RemoteError::read(&payload);
+        let again = Encoded::encode(&error).expect("an error");
+        assert_eq!(again.head(), payload.head(), "{name}");
+    }
+    let WorkerMessage::Error(payload) = message("ERROR") else { panic!("an error") };
+    let cause = RemoteError::new("exception", "'k'").type_name("KeyError");
+    let mut error = RemoteError::new(RemoteErrorKind::Exception, "no").type_name("ValueError").cause(cause);
+    error = error.traceback("File \"w.py\", line 3, in f");
+    error.notes = vec!["a note".into()];
+    assert_eq!(RemoteError::read(&payload), error);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Why a call failed. Each error names the thing, the place and the way out.
 
 pub(crate) mod autopsy;
-mod limits;
 mod missing_workers;
-pub(crate) mod remote;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,9 +13,9 @@ use crate::value::ValueError;
 pub use autopsy::Autopsy;
 pub use missing_workers::NoWorkersReason;
 pub(crate) use missing_workers::SCALED_TO_ZERO;
-pub use remote::{RemoteError, RemoteErrorKind};
 use snakepit_policy::{Fingerprint, NoRetry};
 pub use snakepit_process_stats::OomVerdict;
+pub use snakepit_protocol::message::{RemoteError, RemoteErrorKind};
 
 /// Why a call failed.
 ///
@@ -270,7 +268,7 @@ impl CallError {
     pub fn was_started(&self) -> bool {
         match self.class() {
             ErrorClass::Answered | ErrorClass::Died | ErrorClass::TimedOut | ErrorClass::Cancelled => {
-                self.remote().is_none_or(RemoteError::may_have_run)
+                self.remote().is_none_or(may_have_run)
             }
             ErrorClass::Unserved
             | ErrorClass::Saturated
@@ -420,6 +418,18 @@ fn shown_lines(output: &[String]) -> String {
         return String::new();
     }
     format!("\nits worker's last lines:\n  {}", output.join("\n  "))
+}
+
+/// Reports whether the command's code has run. With an error of another kind, the call did not get that far.
+pub(crate) fn has_run(error: &RemoteError) -> bool {
+    use RemoteErrorKind::{BadValue, Deadline, Exception};
+    matches!(error.kind, Exception | BadValue | Deadline)
+}
+
+/// Reports whether the command's code may have run. Only some kinds rule that out.
+fn may_have_run(error: &RemoteError) -> bool {
+    use RemoteErrorKind::{BadArgument, Refused, Start, UnknownCommand};
+    !matches!(error.kind, BadArgument | Refused | Start | UnknownCommand)
 }
 
 #[cfg(test)]

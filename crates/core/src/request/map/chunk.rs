@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::item::BatchItem;
 use crate::call::PoolCommand;
 use crate::call::batch::{no_outcome, split};
-use crate::call::{CallError, Extras, Input, RemoteError};
+use crate::call::{CallError, Extras, Input, has_run};
 use crate::queue::AdmissionPermit;
 use crate::queue::{CallOutcome, PoolInner};
 use crate::request::attempts::Attempts;
@@ -165,7 +165,7 @@ impl<'a> PlainInputs<'a> {
         let (mut failed, mut has_failed) = (0, false);
         for error in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
             failed += 1;
-            has_failed |= error.remote().is_some_and(RemoteError::has_run);
+            has_failed |= error.remote().is_some_and(has_run);
             self.job.pool.settle_all(1, CallOutcome::of(error));
         }
         self.job.pool.settle_all(outcomes.len() - failed, CallOutcome::Ok);
@@ -382,7 +382,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
 impl<T> Chunk<'_, T> {
     fn settle(&mut self, one: ChunkInput, answer: Result<T, CallError>) {
         let error = answer.as_ref().err();
-        self.has_failed |= error.and_then(CallError::remote).is_some_and(RemoteError::has_run);
+        self.has_failed |= error.and_then(CallError::remote).is_some_and(has_run);
         let outcome = error.map_or(CallOutcome::Ok, CallOutcome::of);
         self.job.pool.settle(&self.job.command, one.permit, outcome);
         self.outcomes[one.at] = Some(answer);

@@ -1,4 +1,4 @@
-//! Errors of workers and tools, as described in spec/wire.md.
+//! ERROR, and the errors in `RESULTS` and `HOST_ERROR`.
 
 use std::fmt;
 
@@ -97,18 +97,6 @@ impl RemoteError {
     /// Creates the error of a streaming command that was called without `stream`.
     pub fn streaming(command: &str) -> Self {
         Self::new(RemoteErrorKind::Streaming, format!("{command} streams its answer; call it as a stream"))
-    }
-
-    /// Reports whether the command's code has run. With an error of another kind, the call did not get that far.
-    pub(crate) fn has_run(&self) -> bool {
-        use RemoteErrorKind::{BadValue, Deadline, Exception};
-        matches!(self.kind, Exception | BadValue | Deadline)
-    }
-
-    /// Reports whether the command's code may have run. Only some kinds rule that out.
-    pub(super) fn may_have_run(&self) -> bool {
-        use RemoteErrorKind::{BadArgument, Refused, Start, UnknownCommand};
-        !matches!(self.kind, BadArgument | Refused | Start | UnknownCommand)
     }
 
     /// Iterates over the error and its causes, the outermost first.
