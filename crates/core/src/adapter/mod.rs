@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{self, BoxFuture};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 pub use call_stage::{CallSettlement, CallStage, StartKnowledge};
 pub use credit::Credit;
@@ -189,12 +189,14 @@ pub struct AtWork {
 }
 
 /// What a worker declares about itself when it becomes ready.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Introduction {
     /// The commands that it serves.
     pub commands: Vec<String>,
     /// The features that it declares, as defined by the protocol of its adapter.
+    #[serde(skip)]
     pub features: Vec<String>,
     /// Its language and version.
     pub language: String,
@@ -203,8 +205,10 @@ pub struct Introduction {
     /// The commands that take many calls at a time, as lists.
     pub batches: BTreeMap<String, Batching>,
     /// Whether it is known, after the worker's death, which of its calls were started.
+    #[serde(skip)]
     pub tells_what_it_started: bool,
     /// Whether many calls of one command may be sent to it together ([`crate::Input::Many`]).
+    #[serde(skip)]
     pub takes_many: bool,
 }
 
