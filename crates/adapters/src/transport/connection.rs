@@ -10,9 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use snakepit_protocol::Outbox;
-use snakepit_protocol::message::{
-    CallMessage, CallMessageArgs, CallMessageOptions, Hello, HostMessage, TraceTexts,
-};
+use snakepit_protocol::message::{CallMessage, CallMessageOptions, Hello, HostMessage, TraceTexts};
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
 
@@ -23,7 +21,7 @@ use crate::adapter::host_tools::HostTools;
 use crate::adapter::{
     AtWork, CallAdmission, CallSettlement, HeldCall, HeldCalls, ProtocolFault, StartKnowledge,
 };
-use crate::call::{Call, CallError, CallId, Input, Portion};
+use crate::call::{Call, CallError, CallId, Portion};
 use crate::telemetry::{Event, TraceContext};
 use crate::value::ValueError;
 use crate::worker::Output;
@@ -172,7 +170,7 @@ impl Connection {
         }
         if is_abandoned {
             // The caller abandoned the call before it arrived here, when the worker could not be asked to cancel it.
-            HostMessage::Cancel { stage: 1 }.write(&mut state.outbox, number);
+            HostMessage::Cancel(1).write(&mut state.outbox, number);
         }
         let alone = state.calls.len() == 1;
         self.see_to_outbox(guard, alone);
@@ -180,12 +178,12 @@ impl Connection {
 
     /// Asks the worker to end a call. Stage 1 asks; stage 2 interrupts.
     pub(crate) fn cancel(&self, call: CallId, stage: u64) {
-        self.tell_about(call, HostMessage::Cancel { stage });
+        self.tell_about(call, HostMessage::Cancel(stage));
     }
 
     /// Adds to the credit of a stream.
     pub(crate) fn grant(&self, call: CallId, more: Portion) {
-        self.tell_about(call, HostMessage::Credit { items: more.items, bytes: more.bytes });
+        self.tell_about(call, HostMessage::Credit(more.items, more.bytes));
     }
 
     /// Sends a message about a call, if the worker still holds the call.
@@ -329,10 +327,7 @@ impl Connection {
 fn write_call(outbox: &mut Outbox, call: &Call) -> Result<(), ValueError> {
     let message = CallMessage {
         command: call.command(),
-        args: match call.input() {
-            Input::One(args) => CallMessageArgs::One(args),
-            Input::Many(inputs) => CallMessageArgs::Many(inputs),
-        },
+        args: call.input(),
         remaining: call.remaining(),
         options: call.has_options().then(|| CallMessageOptions {
             stream: call.stream_credit().map(|credit| (credit.items, credit.bytes)),

@@ -155,22 +155,14 @@ fn frame(
     said: WorkerMessage,
     answers: &mut Answers,
 ) -> Result<(), ProtocolFault> {
-    if let WorkerMessage::Error(error) = &said
-        && header.call == 0
-    {
-        return not_started(state, error);
-    }
-    if let WorkerMessage::Result(_)
-    | WorkerMessage::Results(_)
-    | WorkerMessage::End
-    | WorkerMessage::Error(_) = said
-    {
+    if let FrameKind::Result | FrameKind::Results | FrameKind::End | FrameKind::Error = header.kind {
         state.calls.check_sent(header.call)?;
     }
     match said {
         WorkerMessage::Result(value) => one_answer(state, header, FrameAnswer::Value(value), answers)?,
         WorkerMessage::Results(entries) => results(state, header, entries, answers)?,
         WorkerMessage::End => one_answer(state, header, FrameAnswer::End, answers)?,
+        WorkerMessage::Error(error) if header.call == 0 => not_started(state, &error)?,
         WorkerMessage::Error(error) => answer(state, header.call, FrameAnswer::Error(error), answers),
         WorkerMessage::Items(values) => items(state, header.call, values)?,
         WorkerMessage::Ready(message) => ready(state, message)?,
@@ -182,14 +174,14 @@ fn frame(
         WorkerMessage::HostCall(asked) => {
             tools::host_call(connection, state, header.call, *asked, header.length)?;
         }
-        WorkerMessage::HostCredit(id, items, bytes) => state.tools.grant(id, Portion { items, bytes }),
-        WorkerMessage::HostCancel(id) => state.tools.end(id),
+        WorkerMessage::HostCredit((id, items, bytes)) => state.tools.grant(id, Portion { items, bytes }),
+        WorkerMessage::HostCancel((id,)) => state.tools.end(id),
         WorkerMessage::Telemetry(span) => {
             let held = state.calls.get(header.call);
             state.told.extend(held.zip(span).and_then(|(held, span)| spans::event_of(*span, &held.call)));
         }
         // The host does not use these messages yet, or used them when it decoded them.
-        WorkerMessage::Pong | WorkerMessage::Bye | WorkerMessage::Log(..) | WorkerMessage::Fault(_) => {}
+        WorkerMessage::Pong | WorkerMessage::Bye | WorkerMessage::Log(_) | WorkerMessage::Fault(_) => {}
     }
     Ok(())
 }
@@ -258,7 +250,7 @@ fn results(
 fn items(state: &mut ConnectionState, call: u64, items: EncodedItems) -> Result<(), ProtocolFault> {
     match state.calls.items(call, items) {
         ItemDelivery::OverCredit(unit) => return Err(ProtocolFault::CreditExceeded { call, unit }),
-        ItemDelivery::Unasked => HostMessage::Cancel { stage: 1 }.write(&mut state.outbox, call),
+        ItemDelivery::Unasked => HostMessage::Cancel(1).write(&mut state.outbox, call),
         ItemDelivery::Passed | ItemDelivery::Dropped => {}
     }
     Ok(())
@@ -292,7 +284,7 @@ fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Option<Wo
         Some(WorkerMessage::Fault(text)) => {
             Err(ProtocolFault::Rejection(harmless(beginning(&text, FAULT)).into_owned()))
         }
-        Some(WorkerMessage::Log(level, text, fields)) => {
+        Some(WorkerMessage::Log((level, text, fields))) => {
             output.text(OutputStream::Log, &log_text(&level, &text, Some(&fields)).map_err(unreadable)?);
             Ok(None)
         }

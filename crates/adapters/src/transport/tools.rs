@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use snakepit_protocol::message::{HostAnswer, HostCall};
+use snakepit_protocol::message::HostCall;
 
 use super::connection::{Connection, ConnectionState};
 use super::frame::FrameKind;
@@ -74,13 +74,7 @@ impl ToolLink for Connection {
     }
 
     fn encode(&self, id: u64, reply: &ToolReply) -> Result<(Self::Frame, usize), ValueError> {
-        let answer = match reply {
-            ToolReply::Value(value) => HostAnswer::Value(value),
-            ToolReply::Item(item) => HostAnswer::Item(item),
-            ToolReply::End => HostAnswer::End,
-            ToolReply::Error(error) => HostAnswer::Error(error),
-        };
-        let (kind, payload) = answer.encode(id)?;
+        let (kind, payload) = reply.encode(id)?;
         let length = payload.payload_len();
         Ok(((kind, payload), length))
     }

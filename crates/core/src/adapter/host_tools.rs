@@ -16,7 +16,8 @@ use tokio::task::AbortHandle;
 use super::{Credit, IdMap, ProtocolFault};
 use crate::call::{Portion, RemoteError, RemoteErrorKind};
 use crate::tool::ToolAnswer;
-use crate::value::{Encoded, ValueError};
+use crate::value::ValueError;
+pub use snakepit_protocol::message::ToolReply;
 
 /// The highest number of tool calls of one worker that may be under way. `spec/wire.md` names it.
 pub const MOST_TOOL_CALLS: usize = 1024;
@@ -47,19 +48,6 @@ pub trait ToolLink: Send + Sync + 'static {
         bytes: usize,
         state: ToolRunState,
     ) -> impl Future<Output = ToolRunState> + Send;
-}
-
-/// An answer of a tool, or a part of it.
-#[derive(Debug)]
-pub enum ToolReply {
-    /// The whole answer.
-    Value(Encoded),
-    /// One item of a stream.
-    Item(Encoded),
-    /// The end of a stream.
-    End,
-    /// The tool failed.
-    Error(RemoteError),
 }
 
 /// Whether a tool call goes on after an answer.

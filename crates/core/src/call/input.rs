@@ -1,20 +1,10 @@
-//! What travels with a call: its arguments and its rare options.
+//! What few calls have beside their arguments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Chain, Portion};
 use crate::telemetry::TraceContext;
-use crate::value::Encoded;
-
-/// The arguments of a call.
-#[derive(Debug)]
-pub enum Input {
-    /// The arguments of one call.
-    One(Encoded),
-    /// The arguments of several calls of one command. The calls travel together, and each has its own outcome.
-    Many(Vec<Encoded>),
-}
 
 /// The options that most calls do not have.
 #[derive(Debug, Default)]

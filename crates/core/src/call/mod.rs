@@ -40,8 +40,7 @@ pub use error::{Autopsy, CallError, NoWorkersReason, OomVerdict, RemoteError, Re
 pub(crate) use error::{SCALED_TO_ZERO, has_run};
 pub use id::CallId;
 pub(crate) use input::Extras;
-pub use input::Input;
 pub use lease::dispatch::answer_together;
 pub use progress::Progress;
 pub(crate) use queue_key::QueueKey;
-pub use snakepit_protocol::message::Batching;
+pub use snakepit_protocol::message::{Batching, Input};

@@ -13,20 +13,20 @@ pub struct CallMessage<'a, M, T> {
     /// The name of the command.
     pub command: &'a str,
     /// The arguments, which say whether this is a CALL or a CALLS.
-    pub args: CallMessageArgs<'a>,
+    pub args: &'a Input,
     /// What is left of the caller's time.
     pub remaining: Option<Duration>,
     /// What few calls have.
     pub options: Option<CallMessageOptions<'a, M, T>>,
 }
 
-/// The arguments of a CALL or a CALLS.
-#[derive(Clone, Copy, Debug)]
-pub enum CallMessageArgs<'a> {
-    /// Those of a CALL.
-    One(&'a Encoded),
-    /// Those of each call of a CALLS.
-    Many(&'a [Encoded]),
+/// The arguments of a call.
+#[derive(Debug)]
+pub enum Input {
+    /// The arguments of one call.
+    One(Encoded),
+    /// The arguments of several calls of one command. The calls travel together, and each has its own outcome.
+    Many(Vec<Encoded>),
 }
 
 /// The options of a CALL or a CALLS.
@@ -55,8 +55,8 @@ where
     #[inline]
     pub fn write(self, outbox: &mut Outbox, call: u64) -> Result<(), ValueError> {
         let (kind, args) = match self.args {
-            CallMessageArgs::One(args) => (FrameKind::Call, std::slice::from_ref(args)),
-            CallMessageArgs::Many(args) => (FrameKind::Calls, args),
+            Input::One(args) => (FrameKind::Call, std::slice::from_ref(args)),
+            Input::Many(args) => (FrameKind::Calls, args.as_slice()),
         };
         if args.iter().all(|args| !args.has_bodies()) {
             outbox.frame(kind, call, |out| {
@@ -80,7 +80,7 @@ where
     fn write_head(&self, out: &mut Vec<u8>) {
         write::array_header(out, if self.options.is_some() { 4 } else { 3 });
         write::str(out, self.command);
-        if let CallMessageArgs::Many(args) = self.args {
+        if let Input::Many(args) = self.args {
             write::array_header(out, args.len() as u32);
         }
     }
@@ -91,19 +91,8 @@ where
             None => write::nil(out),
             Some(remaining) => write::uint(out, u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX)),
         }
-        if let Some(options) = self.options {
-            options.write(out);
-        }
-    }
-}
-
-impl<'a, M, T> CallMessageOptions<'a, M, T>
-where
-    M: Iterator<Item = (&'a str, &'a str)> + Clone,
-    T: ExactSizeIterator<Item = Option<TraceTexts<'a>>>,
-{
-    fn write(self, out: &mut Vec<u8>) {
-        let Self { stream, session, metadata, nested, trace, traces } = self;
+        let Some(options) = self.options else { return };
+        let CallMessageOptions { stream, session, metadata, nested, trace, traces } = options;
         let pairs = metadata.clone().count();
         let entries = [
             stream.is_some(),
@@ -114,14 +103,8 @@ where
             traces.len() > 0,
         ];
         write::map_header(out, entries.into_iter().map(u32::from).sum());
-        if let Some((items, bytes)) = stream {
-            write::str(out, "stream");
-            write_credit(out, items, bytes);
-        }
-        if let Some(session) = session {
-            write::str(out, "session");
-            write::str(out, session);
-        }
+        write_entry(out, "stream", stream, |out, (items, bytes)| write_credit(out, items, bytes));
+        write_entry(out, "session", session, write::str);
         if pairs > 0 {
             write::str(out, "metadata");
             write::map_header(out, pairs as u32);
@@ -130,24 +113,25 @@ where
                 write::str(out, value);
             }
         }
-        if let Some(parent) = nested {
-            write::str(out, "nested");
-            write::uint(out, parent);
-        }
-        if let Some(trace) = trace {
-            write::str(out, "trace");
-            trace.write(out);
-        }
+        write_entry(out, "nested", nested, write::uint);
+        write_entry(out, "trace", trace, TraceTexts::write);
         if traces.len() > 0 {
             write::str(out, "traces");
             write::array_header(out, traces.len() as u32);
             for trace in traces {
                 match trace {
-                    Some(trace) => trace.write(out),
+                    Some(trace) => TraceTexts::write(out, trace),
                     None => write::nil(out),
                 }
             }
         }
+    }
+}
+
+fn write_entry<T>(out: &mut Vec<u8>, key: &str, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
+    if let Some(value) = value {
+        write::str(out, key);
+        write(out, value);
     }
 }
 

@@ -48,30 +48,30 @@ impl HostCall {
     }
 }
 
-/// The answer to a `HOST_CALL`, or a part of it.
-#[derive(Clone, Copy, Debug)]
-pub enum HostAnswer<'a> {
-    /// `HOST_RESULT`: the whole answer.
-    Value(&'a Encoded),
-    /// `HOST_ERROR`: the tool failed.
-    Error(&'a RemoteError),
-    /// `HOST_ITEM`: one value of a stream.
-    Item(&'a Encoded),
-    /// `HOST_END`: the stream is complete.
+/// An answer of a tool, or a part of it.
+#[derive(Debug)]
+pub enum ToolReply {
+    /// The whole answer.
+    Value(Encoded),
+    /// One item of a stream.
+    Item(Encoded),
+    /// The end of a stream.
     End,
+    /// The tool failed.
+    Error(RemoteError),
 }
 
-impl HostAnswer<'_> {
-    /// Encodes `[id, value]`, or `[id]` for the end of a stream. Returns it with the kind of its frame.
+impl ToolReply {
+    /// Encodes the payload `[id, value]`, or `[id]` for the end of a stream. Returns it with the kind of its frame.
     pub fn encode(&self, id: u64) -> Result<(FrameKind, Encoded), ValueError> {
         let mut builder = ValueBuilder::default();
         write::array_header(&mut builder.head, if let Self::End = self { 1 } else { 2 });
         write::uint(&mut builder.head, id);
         let kind = match self {
             Self::Value(value) => builder.encoded(value).map(|()| FrameKind::HostResult),
-            Self::Error(error) => builder.inner_value(error).map(|()| FrameKind::HostError),
             Self::Item(item) => builder.encoded(item).map(|()| FrameKind::HostItem),
             Self::End => Ok(FrameKind::HostEnd),
+            Self::Error(error) => builder.inner_value(error).map(|()| FrameKind::HostError),
         }?;
         Ok((kind, builder.finish()))
     }

@@ -11,7 +11,7 @@
 //! | ERROR | `error.rs`: [`RemoteError`], and its limits in `error_limits.rs` |
 //! | CREDIT, CANCEL, DRAIN, FAULT to a worker | `host_message.rs`: [`HostMessage`] |
 //! | all that a worker sends | `worker_message.rs`: [`WorkerMessage`] |
-//! | `HOST_CALL`, and `HOST_RESULT`, `HOST_ERROR`, `HOST_ITEM`, `HOST_END` | `host_call.rs`: [`HostCall`], [`HostAnswer`] |
+//! | `HOST_CALL`, and `HOST_RESULT`, `HOST_ERROR`, `HOST_ITEM`, `HOST_END` | `host_call.rs`: [`HostCall`], [`ToolReply`] |
 //! | TELEMETRY | `span.rs`: [`WorkerSpan`] |
 //! | the values of ITEM and ITEMS, the entries of RESULTS | `../value/`: [`EncodedItems`], [`Encoded::flagged`] |
 //!
@@ -33,10 +33,10 @@ mod tests;
 mod trace;
 mod worker_message;
 
-pub use call::{CallMessage, CallMessageArgs, CallMessageOptions};
+pub use call::{CallMessage, CallMessageOptions, Input};
 pub use error::{RemoteError, RemoteErrorKind};
 pub use hello::Hello;
-pub use host_call::{HostAnswer, HostCall, HostCallOptions};
+pub use host_call::{HostCall, HostCallOptions, ToolReply};
 pub use host_message::HostMessage;
 pub use ready::{Batching, ReadyMessage, Signals};
 pub use span::WorkerSpan;

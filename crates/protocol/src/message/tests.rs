@@ -9,7 +9,7 @@ use super::*;
 use crate::Outbox;
 use crate::frame::{FrameKind, HEADER, Header};
 use crate::value::tests::vectors::{hex, vectors};
-use crate::value::{BODY_THRESHOLD, Blob, Encoded, Value};
+use crate::value::{BODY_THRESHOLD, Blob, Encoded, PayloadLayout, Value};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -52,12 +52,37 @@ fn map<'a>(entries: impl IntoIterator<Item = (&'a str, i32)>) -> Encoded {
 }
 
 type NoPairs = iter::Empty<(&'static str, &'static str)>;
+type NoTraces = iter::Empty<Option<TraceTexts<'static>>>;
 /// Two args with bodies, as they are sent.
 type SentCalls = (String, ((u32, Blob), (Blob,)), Option<u64>);
-type NoTraces = iter::Empty<Option<TraceTexts<'static>>>;
 
-fn plain(args: CallMessageArgs<'_>, remaining: Option<Duration>) -> CallMessage<'_, NoPairs, NoTraces> {
-    CallMessage { command: "add", args, remaining, options: None }
+const NO_OPTIONS: CallMessageOptions<'_, NoPairs, NoTraces> = CallMessageOptions {
+    stream: None,
+    session: None,
+    metadata: iter::empty(),
+    nested: None,
+    trace: None,
+    traces: iter::empty(),
+};
+
+fn plain(args: &Input) -> CallMessage<'_, NoPairs, NoTraces> {
+    CallMessage { command: "add", args, remaining: None, options: None }
+}
+
+fn one_and_two() -> Input {
+    Input::One(args([1, 2]))
+}
+
+fn two_calls() -> Input {
+    Input::Many(vec![args([1, 2]), args([3, 4])])
+}
+
+fn sent<'a, M, T>(message: CallMessage<'a, M, T>, call: u64) -> Vec<u8>
+where
+    M: Iterator<Item = (&'a str, &'a str)> + Clone,
+    T: ExactSizeIterator<Item = Option<TraceTexts<'a>>>,
+{
+    written(|outbox| message.write(outbox, call).expect("a call"))
 }
 
 #[test]
@@ -97,25 +122,15 @@ fn a_ready_may_name_batches_and_keys_that_are_unknown() {
 
 #[test]
 fn calls_without_options_are_their_vectors() {
-    let by_name = map([("a", 1), ("b", 2)]);
-    let call = plain(CallMessageArgs::One(&by_name), Some(Duration::from_secs(1)));
-    assert_eq!(written(|outbox| call.write(outbox, 7).expect("a call")), vector("CALL by name"));
-
-    let by_position = args([1, 2]);
-    let call = plain(CallMessageArgs::One(&by_position), None);
-    assert_eq!(
-        written(|outbox| call.write(outbox, 1 << 63).expect("a call")),
-        vector("CALL by position, no deadline")
-    );
-
-    let many = [args([1, 2]), args([3, 4])];
-    let calls = plain(CallMessageArgs::Many(&many), None);
-    assert_eq!(written(|outbox| calls.write(outbox, 10).expect("calls")), vector("CALLS"));
+    let by_name = Input::One(map([("a", 1), ("b", 2)]));
+    let call = CallMessage { remaining: Some(Duration::from_secs(1)), ..plain(&by_name) };
+    assert_eq!(sent(call, 7), vector("CALL by name"));
+    assert_eq!(sent(plain(&one_and_two()), 1 << 63), vector("CALL by position, no deadline"));
+    assert_eq!(sent(plain(&two_calls()), 10), vector("CALLS"));
 }
 
 #[test]
 fn calls_with_options_are_their_vectors() {
-    let count = map([("n", 5)]);
     let options = CallMessageOptions {
         stream: Some((256, 1 << 20)),
         session: Some("s-1"),
@@ -124,82 +139,54 @@ fn calls_with_options_are_their_vectors() {
         trace: None,
         traces: NoTraces::default(),
     };
-    let call = CallMessage {
-        command: "count",
-        args: CallMessageArgs::One(&count),
-        remaining: None,
-        options: Some(options),
-    };
-    assert_eq!(written(|outbox| call.write(outbox, 8).expect("a call")), vector("CALL with several options"));
+    let count = Input::One(map([("n", 5)]));
+    let call = CallMessage { command: "count", args: &count, remaining: None, options: Some(options) };
+    assert_eq!(sent(call, 8), vector("CALL with several options"));
 
-    let none = CallMessageOptions {
-        stream: None,
-        session: None,
-        metadata: NoPairs::default(),
-        nested: None,
-        trace: None,
-        traces: NoTraces::default(),
-    };
-    let traced =
-        CallMessageOptions { trace: Some(TraceTexts { parent: PARENT, state: Some("vendor=1") }), ..none };
-    let add = args([1, 2]);
-    let call = CallMessage {
-        command: "add",
-        args: CallMessageArgs::One(&add),
-        remaining: None,
-        options: Some(traced),
-    };
-    assert_eq!(written(|outbox| call.write(outbox, 8).expect("a call")), vector("CALL with a trace"));
+    let trace = Some(TraceTexts { parent: PARENT, state: Some("vendor=1") });
+    let options = Some(CallMessageOptions { trace, ..NO_OPTIONS });
+    assert_eq!(sent(CallMessage { options, ..plain(&one_and_two()) }, 8), vector("CALL with a trace"));
 }
 
 #[test]
 fn calls_with_traces_are_their_vector() {
-    let many = [args([1, 2]), args([3, 4])];
-    let traces = [Some(TraceTexts { parent: PARENT, state: None }), None];
     let options = CallMessageOptions {
         stream: None,
         session: None,
         metadata: NoPairs::default(),
         nested: None,
         trace: None,
-        traces: traces.into_iter(),
+        traces: [Some(TraceTexts { parent: PARENT, state: None }), None].into_iter(),
     };
-    let calls = CallMessage {
-        command: "add",
-        args: CallMessageArgs::Many(&many),
-        remaining: None,
-        options: Some(options),
-    };
-    assert_eq!(
-        written(|outbox| calls.write(outbox, 9).expect("calls")),
-        vector("CALLS with traces of their own")
-    );
+    let args = two_calls();
+    let calls = CallMessage { command: "add", args: &args, remaining: None, options: Some(options) };
+    assert_eq!(sent(calls, 9), vector("CALLS with traces of their own"));
 }
 
 #[test]
-fn a_call_with_bodies_is_read_as_it_was_written() {
+fn calls_with_bodies_are_read_as_they_were_written() {
+    let payload = |frame: &[u8]| {
+        let payload = Bytes::copy_from_slice(&frame[HEADER..]);
+        Encoded::from_payload(payload, PayloadLayout::WithBodies).expect("a payload")
+    };
     let frame = vector("CALL with bodies");
-    let payload =
-        Encoded::from_payload(Bytes::from(frame[HEADER..].to_vec()), true.into()).expect("a payload");
-    let (command, input, _): (String, Encoded, Option<u64>) = payload.decode().expect("a call");
-    let call = CallMessage { command: &command, ..plain(CallMessageArgs::One(&input), None) };
-    assert_eq!(written(|outbox| call.write(outbox, 9).expect("a call")), frame);
+    let (command, input, _): (String, Encoded, Option<u64>) = payload(&frame).decode().expect("a call");
+    let input = Input::One(input);
+    assert_eq!(sent(CallMessage { command: &command, ..plain(&input) }, 9), frame);
 
     let long = Blob::from(vec![7; BODY_THRESHOLD]);
-    let many = [args((1, &long)), args((&long,))];
-    let frame = written(|outbox| plain(CallMessageArgs::Many(&many), None).write(outbox, 1).expect("calls"));
-    let payload =
-        Encoded::from_payload(Bytes::from(frame[HEADER..].to_vec()), true.into()).expect("a payload");
-    let (_, ((one, first), (second,)), _): SentCalls = payload.decode().expect("calls");
+    let many = Input::Many(vec![args((1, &long)), args((&long,))]);
+    let frame = sent(plain(&many), 1);
+    let (_, ((one, first), (second,)), _): SentCalls = payload(&frame).decode().expect("calls");
     assert_eq!((one, &first, &second), (1, &long, &long));
 }
 
 #[test]
 fn the_short_messages_of_a_host_are_their_vectors() {
     for (name, call, message) in [
-        ("CREDIT", 8, HostMessage::Credit { items: 16, bytes: 65536 }),
-        ("CANCEL stage 1", 8, HostMessage::Cancel { stage: 1 }),
-        ("CANCEL stage 2", 8, HostMessage::Cancel { stage: 2 }),
+        ("CREDIT", 8, HostMessage::Credit(16, 65536)),
+        ("CANCEL stage 1", 8, HostMessage::Cancel(1)),
+        ("CANCEL stage 2", 8, HostMessage::Cancel(2)),
         ("DRAIN", 0, HostMessage::Drain),
         ("FAULT", 0, HostMessage::Fault("a frame of unknown kind 99")),
     ] {
@@ -210,12 +197,11 @@ fn the_short_messages_of_a_host_are_their_vectors() {
 #[test]
 fn the_answers_of_tools_are_their_vectors() {
     let error = RemoteError::new(RemoteErrorKind::Exception, "no such key");
-    let (yes, x) = (args(true), args("x"));
     for (name, id, answer) in [
-        ("HOST_RESULT", 1, HostAnswer::Value(&yes)),
-        ("HOST_ERROR", 1, HostAnswer::Error(&error)),
-        ("HOST_ITEM", 2, HostAnswer::Item(&x)),
-        ("HOST_END", 2, HostAnswer::End),
+        ("HOST_RESULT", 1, ToolReply::Value(args(true))),
+        ("HOST_ERROR", 1, ToolReply::Error(error)),
+        ("HOST_ITEM", 2, ToolReply::Item(args("x"))),
+        ("HOST_END", 2, ToolReply::End),
     ] {
         let (kind, payload) = answer.encode(id).expect("an answer");
         assert_eq!(written(|outbox| outbox.value_frame(kind, 7, &payload)), vector(name), "{name}");
@@ -244,9 +230,9 @@ fn the_short_messages_of_a_worker_are_read_from_their_vectors() {
     assert_eq!(shown("PONG"), "Pong");
     assert_eq!(shown("BYE"), "Bye");
     assert_eq!(shown("BYE with a text"), "Bye");
-    assert_eq!(shown("HOST_CREDIT"), "HostCredit(2, 16, 65536)");
-    assert_eq!(shown("HOST_CANCEL"), "HostCancel(2)");
-    assert_eq!(shown("LOG"), "Log(\"info\", \"began\", Encoded({\"rows\":10}))");
+    assert_eq!(shown("HOST_CREDIT"), "HostCredit((2, 16, 65536))");
+    assert_eq!(shown("HOST_CANCEL"), "HostCancel((2,))");
+    assert_eq!(shown("LOG"), "Log((\"info\", \"began\", Encoded({\"rows\":10})))");
     assert_eq!(shown("PROGRESS"), "Progress(Some(0.5), Some(\"half\"))");
     assert_eq!(shown("PROGRESS without a text"), "Progress(Some(0.25), None)");
     assert_eq!(shown("FAULT"), "Fault(\"a frame of unknown kind 99\")");

@@ -12,10 +12,10 @@ pub struct TraceTexts<'a> {
 }
 
 impl<'a> TraceTexts<'a> {
-    pub(super) fn write(self, out: &mut Vec<u8>) {
-        write::array_header(out, if self.state.is_some() { 2 } else { 1 });
-        write::str(out, self.parent);
-        if let Some(state) = self.state {
+    pub(super) fn write(out: &mut Vec<u8>, Self { parent, state }: Self) {
+        write::array_header(out, if state.is_some() { 2 } else { 1 });
+        write::str(out, parent);
+        if let Some(state) = state {
             write::str(out, state);
         }
     }
