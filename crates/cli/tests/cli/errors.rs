@@ -3,6 +3,8 @@
 //!
 //! After a deliberate change, `INSTA_UPDATE=always cargo nextest run -p snakepit-cli --test cli errors` rewrites the
 //! snapshots.
+//!
+//! About `crates/cli/src/main.rs` and `crates/cli/src/shared/failure.rs`.
 #![expect(clippy::disallowed_methods, reason = "the tests start the program, as a user would")]
 
 use std::fmt::Write as _;

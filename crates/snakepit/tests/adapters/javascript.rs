@@ -1,4 +1,6 @@
 //! A worker in plain JavaScript against the real host: the specification is enough for another language.
+//!
+//! About `crates/adapters/src/transport/mod.rs`.
 
 use futures_util::StreamExt;
 use snakepit::value::{Blob, DateTime, Map};

@@ -4,15 +4,14 @@
 mod conformance;
 #[cfg(feature = "grpc")]
 mod grpc;
-mod held_calls;
 #[cfg(feature = "http")]
 mod http;
 mod javascript;
 mod mock;
-mod python;
 #[cfg(feature = "announce")]
 mod ready_line;
 #[cfg(feature = "stdio")]
 mod stdio;
 #[path = "../support/mod.rs"]
 mod support;
+mod transport;

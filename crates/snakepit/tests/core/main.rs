@@ -1,7 +1,10 @@
 //! Calls, queues, workers, the supervisor and its policies, with real worker processes.
 
+mod adapter;
 mod call;
+mod output;
 mod policy;
+mod pool;
 mod queue;
 mod request;
 mod supervisor;

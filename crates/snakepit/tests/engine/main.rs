@@ -3,6 +3,7 @@
 mod blocking;
 #[cfg(feature = "config")]
 mod config;
+mod handle;
 mod lifecycle;
 #[path = "../support/mod.rs"]
 mod support;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use snakepit::Snakepit;
 use snakepit::environment::{Cache, CachedEnvironmentState};
 
-use crate::building::{refused, version_of};
+use crate::build::{refused, version_of};
 use crate::packages::{PackageIndex, pool, teller};
 use crate::support::{Pit, config, lines, until};
 

@@ -1,4 +1,6 @@
 //! Workers that a user's script starts, like `run_worker.sh` of the specification.
+//!
+//! About `crates/adapters/src/program.rs` and `crates/adapters/src/ready_line.rs`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

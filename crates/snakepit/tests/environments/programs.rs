@@ -1,4 +1,6 @@
 //! Environments for programs without the SDK that speak lines of JSON or HTTP.
+//!
+//! About `crates/adapters/src/program.rs` and `crates/environments/src/build.rs`.
 
 use std::path::PathBuf;
 
@@ -6,7 +8,7 @@ use snakepit::adapter::Program;
 use snakepit::environment::{Cache, CachedEnvironmentState};
 use snakepit::{PoolOptions, Value, args};
 
-use crate::building::refused;
+use crate::build::refused;
 use crate::packages::PackageIndex;
 use crate::support::{Pit, soon};
 

@@ -1,5 +1,8 @@
 //! Known faults of another implementation of the same specification, one by one. This implementation does not have
 //! them.
+//!
+//! About `crates/loops/src/group/run.rs`, `crates/loops/src/receive/message_loop.rs` and
+//! `crates/loops/src/lease/extension.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,7 @@
 //! A service as a separate process: the example `loops`, which works until a signal ends it.
+//!
+//! About `crates/loops/src/loop_control/signals.rs`, `crates/loops/src/health/watchdog.rs` and
+//! `crates/engine/src/lifecycle/coordinator.rs`.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,7 @@
 //! The tests and usage patterns that the specification asks for. `process` tests SIGTERM in a real process.
+//!
+//! About `crates/loops/src/handle/main_loop.rs`, `crates/loops/src/group/run.rs` and
+//! `crates/loops/src/loop_control/loop_scope.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,12 @@
 //! What hosts can observe: events, logs, spans, traces and metrics.
 
-mod events;
+mod catalog;
 mod logging;
-#[cfg(feature = "metrics")]
-mod metrics;
 #[cfg(feature = "opentelemetry")]
-mod opentelemetry;
-mod reference_page;
+mod propagation;
+#[cfg(feature = "metrics")]
+mod record;
 mod spans;
 #[path = "../support/mod.rs"]
 mod support;
-mod traces;
+mod trace;

@@ -1,4 +1,6 @@
 //! What `tracing` receives: a constant message, typed fields, and a span for each call.
+//!
+//! About `crates/telemetry/src/define.rs` and `crates/core/src/request/telemetry.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,5 +1,7 @@
 //! `snakepit call` with a configuration. An invalid request is rejected before a worker starts. The error names the
 //! thing, the place and the way out.
+//!
+//! About `crates/cli/src/shared/target.rs` and `crates/snakepit/src/config/mod.rs`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! `snakepit call`.
 
-mod adapters;
 mod config;
-mod interruption;
-mod progress;
 mod results;
+mod run;

@@ -1,4 +1,7 @@
 //! `snakepit call` prints values, streams and errors, and leaves nothing behind.
+//!
+//! About `crates/cli/src/call/result_format.rs`, `crates/cli/src/call/result_writer.rs`,
+//! `crates/cli/src/call/arguments.rs` and `crates/cli/src/call/failure.rs`.
 #![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
 
 use std::process::Stdio;

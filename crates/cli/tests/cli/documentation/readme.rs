@@ -1,4 +1,6 @@
 //! The commands and examples of the README work as written.
+//!
+//! About `crates/cli/src/main.rs`, `crates/cli/src/exec/mod.rs` and `crates/cli/src/call/mod.rs`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,8 @@
 //! A Rust snippet is the body of an async function in which the library's names are imported, unless it has a `main`.
 //! What the snippet assumes stands before it in a comment that readers do not see: `<!-- rust: let order = Order; -->`,
 //! or `<!-- rust-items: … -->` if it does not belong inside the function.
+//!
+//! About `crates/snakepit/src/lib.rs` and `crates/snakepit/src/config/mod.rs`.
 #![expect(clippy::disallowed_methods, reason = "the tests start cargo, as a user would")]
 
 use std::fmt::Write as _;

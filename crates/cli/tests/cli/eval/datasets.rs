@@ -1,5 +1,7 @@
 //! `snakepit eval` with unusual data sets: byte order marks, numbers outside JSON, samples without an answer, and samples
 //! added since the last run.
+//!
+//! About `crates/evals/src/plan/dataset.rs`, `crates/evals/src/plan/sample_json.rs` and `crates/cli/src/eval/run.rs`.
 
 use serde_json::{Value as Json, json};
 

@@ -1,4 +1,6 @@
 //! `snakepit eval` with evaluators written in Python.
+//!
+//! About `crates/evals/src/evaluators/evaluator_function.rs` and `crates/cli/src/eval/run.rs`.
 
 use serde_json::json;
 

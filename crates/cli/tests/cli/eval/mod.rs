@@ -3,6 +3,6 @@
 mod datasets;
 mod evaluators;
 mod fixture;
-mod html;
-mod reports;
+mod page;
+mod run;
 mod worker_deaths;

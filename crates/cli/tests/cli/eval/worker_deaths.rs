@@ -1,4 +1,6 @@
 //! `snakepit eval` of commands that kill their workers: each death is a result, and the evaluation goes on.
+//!
+//! About `crates/evals/src/responders/pool_caller.rs` and `crates/cli/src/eval/run.rs`.
 
 use serde_json::{Value as Json, json};
 

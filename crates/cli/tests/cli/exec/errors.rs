@@ -1,5 +1,7 @@
 //! A command that cannot run gets an error that names the command, and the exit status that a shell would give. Nothing
 //! is left behind.
+//!
+//! About `crates/cli/src/exec/report.rs` and `crates/custody/src/spawn/error.rs`.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,7 +1,7 @@
 //! `snakepit exec`.
 
 mod errors;
-mod exit_status;
+mod job_signals;
 mod orphans;
-mod signals;
+mod report;
 mod terminal;

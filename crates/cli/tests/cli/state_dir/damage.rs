@@ -1,4 +1,7 @@
 //! Unexpected files in the state directory, a damaged keeper, and remains of killed starts.
+//!
+//! About `crates/custody/src/state/kept_file.rs`, `crates/custody/src/state/run_dir.rs` and
+//! `crates/custody/src/reap/sweep_lock.rs`.
 #![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
 
 use std::fs::{self, File, FileTimes, Permissions};

@@ -1,4 +1,6 @@
 //! A limit on file sizes causes a clear error. A clock before 1970 causes none.
+//!
+//! About `crates/custody/src/state/file_limit.rs`.
 
 use std::path::PathBuf;
 use std::process::Command;

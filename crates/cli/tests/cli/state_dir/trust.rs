@@ -1,5 +1,8 @@
 //! Only the user and root may be able to write to the state directory, the cache of environments and their parents,
 //! because the keeper and the SDK run from there.
+//!
+//! About `crates/custody/src/state/walk.rs`, `crates/custody/src/state/owner.rs` and
+//! `crates/custody/src/state/private_dir.rs`.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

@@ -1,5 +1,7 @@
 //! A host of the portable tier: this program, run again with the name of the test `a_host` and a variable that gives it
 //! its role.
+//!
+//! About `crates/custody/src/portable/keeper_link.rs`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};

@@ -1,5 +1,7 @@
 //! Workers that are gRPC servers, with the unchanged file of the Python adapter. Needs a Python with grpcio and
 //! protobuf, in `.venv` or named by `SNAKEPIT_TEST_PYTHON`.
+//!
+//! About `crates/adapters/src/grpc/mod.rs` and `crates/testing/src/adapters/mod.rs`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,6 @@
 //! Workers that serve HTTP, in Python and without the SDK.
+//!
+//! About `crates/adapters/src/http/mod.rs` and `crates/testing/src/adapters/mod.rs`.
 
 use snakepit::PoolOptions;
 use snakepit::conformance::{Capability, Feature, Subject, Way};

@@ -1,4 +1,6 @@
 //! The contract of all adapters: `snakepit::conformance` for each of them.
+//!
+//! About `crates/adapters/src/mock.rs` and `crates/testing/src/adapters/mod.rs`.
 
 #[cfg(feature = "grpc")]
 mod grpc;

@@ -1,4 +1,6 @@
 //! Workers in Python, with the SDK that the library carries.
+//!
+//! About `crates/adapters/src/python/mod.rs` and `crates/testing/src/adapters/mod.rs`.
 
 use std::path::PathBuf;
 

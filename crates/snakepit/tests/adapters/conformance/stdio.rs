@@ -1,5 +1,7 @@
 //! Workers that speak lines of JSON on their standard streams: in Python without the SDK, and, for the first checks, in
 //! Bash and JavaScript.
+//!
+//! About `crates/adapters/src/stdio/mod.rs` and `crates/testing/src/adapters/mod.rs`.
 
 use snakepit::PoolOptions;
 use snakepit::conformance::{Capability, Feature, Subject, Way};

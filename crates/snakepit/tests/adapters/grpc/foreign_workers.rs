@@ -1,4 +1,7 @@
 //! Faulty workers, and workers written from spec/snakepit.proto alone.
+//!
+//! About `crates/adapters/src/grpc/handle.rs`, `crates/adapters/src/grpc/codec.rs` and
+//! `crates/adapters/src/grpc/channel.rs`.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,4 +1,6 @@
 //! Commands that fork: a child of a gRPC server lacks the server's threads and inherits its locks.
+//!
+//! About `crates/adapters/src/grpc/handle.rs`.
 
 use snakepit::adapter::{GrpcWorker, PythonWorker};
 use snakepit::{PoolOptions, Value, args};

@@ -1,4 +1,6 @@
 //! `grpc_log_level` limits what the libraries behind gRPC send to the host's subscriber.
+//!
+//! About `crates/telemetry/src/logging/grpc.rs`.
 
 use std::sync::{Arc, Mutex};
 

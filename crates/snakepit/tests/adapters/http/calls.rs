@@ -1,4 +1,7 @@
 //! Workers that serve HTTP with a server of Python's standard library.
+//!
+//! About `crates/adapters/src/http/handle.rs`, `crates/adapters/src/http/client.rs` and
+//! `crates/adapters/src/http/answer/mod.rs`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

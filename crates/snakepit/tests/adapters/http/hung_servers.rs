@@ -1,4 +1,6 @@
 //! A web server that hangs after a timed-out call gets TERM and KILL, and the check for stuck workers finds it.
+//!
+//! About `crates/adapters/src/http/cancellation.rs` and `crates/policy/src/liveness.rs`.
 
 use std::time::Duration;
 

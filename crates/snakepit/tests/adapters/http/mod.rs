@@ -3,5 +3,5 @@
 mod calls;
 mod hung_servers;
 mod readiness;
-mod routes;
+mod request;
 mod security;

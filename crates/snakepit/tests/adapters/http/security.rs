@@ -1,4 +1,7 @@
 //! Workers that serve HTTP while another program on the machine is hostile.
+//!
+//! About `crates/adapters/src/http/listen_address.rs`, `crates/adapters/src/listener/sockets.rs` and
+//! `crates/adapters/src/socket_dir.rs`.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};

@@ -1,4 +1,6 @@
 //! Several calls at a time in one worker. When the worker dies, calls that had not started move on and no call runs twice.
+//!
+//! About `crates/core/src/worker/places.rs` and `crates/core/src/adapter/held_calls/end.rs`.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! Values keep their types between Rust and Python; a value that cannot travel is an error that names its place.
+//!
+//! About `crates/protocol/src/value/mod.rs` and `crates/protocol/src/frame.rs`.
 
 use snakepit::call::RemoteErrorKind;
 use snakepit::value::{BigInt, Blob, DateTime, Map, NaiveDateTime};

@@ -1,4 +1,6 @@
 //! How much memory large queued values leave behind in the host; `docs/supervision.md` has the figures.
+//!
+//! About `crates/core/src/call/input.rs` and `crates/core/src/queue/scheduler/mod.rs`.
 
 use std::process::Command;
 

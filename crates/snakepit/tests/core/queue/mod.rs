@@ -1,10 +1,7 @@
 //! Where calls wait for a worker: order and bounds, sessions and batches.
 
-mod adaptive_concurrency;
-mod batch_deaths;
-mod batch_results;
-mod batch_workers;
-mod batches;
+mod batch;
 mod memory;
-mod scheduling;
-mod sessions;
+mod outcomes;
+mod scheduler;
+mod session;

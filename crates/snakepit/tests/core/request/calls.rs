@@ -1,4 +1,7 @@
 //! Calls, streams and maps with real Python workers.
+//!
+//! About `crates/core/src/request/builder.rs`, `crates/core/src/request/stream.rs` and
+//! `crates/core/src/request/map/mod.rs`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

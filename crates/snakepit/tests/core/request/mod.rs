@@ -2,8 +2,7 @@
 
 mod calls;
 mod cancel;
-mod maps;
-mod outcomes;
+mod map;
 mod retry;
-mod streams;
-mod timeouts;
+mod stream;
+mod timeout;

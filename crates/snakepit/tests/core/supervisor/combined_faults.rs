@@ -1,5 +1,8 @@
 //! Faults while other work is in progress: stopped workers, crash loops, a full queue, reloads and resizes under load, and
 //! a stop in the middle of all that.
+//!
+//! About `crates/core/src/supervisor/main_loop.rs`, `crates/core/src/supervisor/reload.rs` and
+//! `crates/core/src/supervisor/worker_end.rs`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! Decisions that must hold in any order of events: crossing requests, settings that change back, adapters that panic.
+//!
+//! About `crates/core/src/supervisor/main_loop.rs`, `crates/core/src/supervisor/worker_task.rs` and
+//! `crates/core/src/supervisor/worker_end.rs`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

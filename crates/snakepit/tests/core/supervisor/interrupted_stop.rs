@@ -1,4 +1,7 @@
 //! A stop that runs out of time reports a call as not started only if the call never ran.
+//!
+//! About `crates/core/src/worker/end.rs`, `crates/core/src/worker/stop_window.rs` and
+//! `crates/core/src/adapter/call_stage.rs`.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

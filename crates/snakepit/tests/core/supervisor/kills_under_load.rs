@@ -2,6 +2,8 @@
 //!
 //! These tests measure the whole process, so they run one after another. `SNAKEPIT_STORM=60` sets the length of the
 //! load in seconds; the default is 15.
+//!
+//! About `crates/core/src/supervisor/worker_end.rs` and `crates/core/src/supervisor/worker_task.rs`.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -2,6 +2,9 @@
 //!
 //! A sequence depends only on its seed, but its timing differs from run to run. A failure prints the seed and the
 //! steps. `SNAKEPIT_SEED=…` starts with that seed.
+//!
+//! About `crates/core/src/supervisor/main_loop.rs`, `crates/core/src/supervisor/removal.rs` and
+//! `crates/core/src/supervisor/worker_end.rs`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;

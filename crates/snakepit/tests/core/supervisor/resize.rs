@@ -1,4 +1,6 @@
 //! Pools grow and shrink while they serve.
+//!
+//! About `crates/core/src/supervisor/main_loop.rs` and `crates/core/src/supervisor/removal.rs`.
 
 use snakepit::adapter::Mock;
 use snakepit::{CallError, Snakepit, args};

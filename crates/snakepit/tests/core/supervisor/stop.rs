@@ -1,4 +1,6 @@
 //! Pools stop and leave nothing, whatever their workers do.
+//!
+//! About `crates/core/src/supervisor/worker_end.rs` and `crates/core/src/pool/set.rs`.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,7 @@
 //! Calls behind a blocked event loop have not started and move to another worker.
+//!
+//! About `crates/adapters/src/transport/slate.rs`, `crates/adapters/src/stdio/stdin.rs` and
+//! `crates/core/src/adapter/held_calls/end.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Workers that do not start: the error arrives at once, says why, and no process is left.
+//!
+//! About `crates/core/src/supervisor/worker_task.rs` and `crates/adapters/src/python/handle.rs`.
 
 use std::time::{Duration, Instant};
 

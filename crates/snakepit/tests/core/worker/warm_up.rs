@@ -1,4 +1,7 @@
 //! Workers that warm up before they serve, that start with the first call, or that serve one call each.
+//!
+//! About `crates/core/src/request/direct_call.rs`, `crates/core/src/supervisor/worker_task.rs` and
+//! `crates/core/src/options/mod.rs`.
 
 use std::time::Duration;
 

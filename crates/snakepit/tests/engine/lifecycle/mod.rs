@@ -1,7 +1,6 @@
 //! How engines and the programs around them start and end.
 
-mod ready;
 mod script;
-mod stop;
+mod shutdown;
 mod stop_time;
 mod wrappers;

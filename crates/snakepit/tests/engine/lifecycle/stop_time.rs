@@ -2,6 +2,8 @@
 //!
 //! Once calls are drained, all workers share that time from the goodbye to KILL, whatever the workers do. The workers
 //! here ignore TERM and the goodbye.
+//!
+//! About `crates/engine/src/lifecycle/shutdown.rs` and `crates/core/src/worker/stop_window.rs`.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
 //! The examples under common wrapper programs exit in time with the right status, print nothing at exit, and leave no
 //! process.
+//!
+//! About `crates/engine/src/lifecycle/exit.rs` and `crates/engine/src/lifecycle/signals.rs`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
 //! Where answers come from.
 
+mod pool_caller;
 mod responder;
-mod worker_deaths;

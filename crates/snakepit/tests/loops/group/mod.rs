@@ -1,4 +1,4 @@
 //! Groups of loops: restarts, crashes, and the end of all.
 
-mod crashes;
+mod crash_policy;
 mod run;

@@ -1,4 +1,7 @@
 //! Messages that take long are reported; neither these messages nor handlers that block threads make a group unhealthy.
+//!
+//! About `crates/loops/src/lease/extension.rs`, `crates/loops/src/lease/lease_thread.rs` and
+//! `crates/loops/src/handle/message_heartbeat.rs`.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
 //! What a loop receives, and when.
 
-mod backlog;
-mod queued_calls;
-mod worker_shortage;
+mod message_window;
+mod pool_gate;
+mod submitted_calls;

@@ -1,4 +1,7 @@
 //! What happens to handled messages, and to loops whose handlers or mailboxes fail.
+//!
+//! About `crates/loops/src/settle/settlement_rules.rs`, `crates/loops/src/handle/handler_task.rs` and
+//! `crates/loops/src/receive/message_loop.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

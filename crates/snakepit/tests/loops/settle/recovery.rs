@@ -1,4 +1,6 @@
 //! The table of message recovery, row by row, in both kinds of mailboxes.
+//!
+//! About `crates/loops/src/lease/leased_messages.rs` and `crates/loops/src/receive/message_loop.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

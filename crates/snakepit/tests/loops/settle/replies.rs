@@ -1,4 +1,6 @@
 //! Every request is answered, and a reply that cannot be delivered does not run its handler again.
+//!
+//! About `crates/loops/src/settle/settlement_rules.rs` and `crates/loops/src/settle/settlement.rs`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The queue is bounded, serves calls of one priority in order of arrival, and keeps nothing of callers that left.
 
+mod paused_workers;
+
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};

@@ -1,5 +1,7 @@
 //! The output of workers is captured, bounded and made harmless, and never disturbs the protocol.
 
+mod output_tail;
+
 use snakepit::pool::{OutputStream, WorkerOutput};
 use snakepit::{Value, args};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use snakepit::args;
 use snakepit::environment::{Cache, Environment, Installer};
 
-use crate::building::{refused, version_of};
+use crate::build::{refused, version_of};
 use crate::packages::{PackageIndex, again, pool};
 use crate::support::Pit;
 
@@ -59,7 +59,7 @@ fn project(dir: &Path, packages: &Path, dependencies: &str, further: &str) -> Pa
 
 #[test]
 fn uv_makes_the_same_environments_as_pip() {
-    with_uv("uv::inside_the_same_environments");
+    with_uv("build_steps::inside_the_same_environments");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +92,7 @@ async fn inside_the_same_environments() {
 
 #[test]
 fn uv_installs_what_lock_files_say() {
-    with_uv("uv::inside_lock_files");
+    with_uv("build_steps::inside_lock_files");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,7 +119,7 @@ async fn inside_lock_files() {
 
 #[test]
 fn local_packages_of_a_lock_file_are_found_from_its_project() {
-    with_uv("uv::inside_lock_files_with_places");
+    with_uv("build_steps::inside_lock_files_with_places");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,3 @@
+//! `snakepit loop`.
+
+mod run;

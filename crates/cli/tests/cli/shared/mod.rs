@@ -1,0 +1,4 @@
+//! What several commands share.
+
+mod target;
+mod worker_output;

@@ -1,0 +1,3 @@
+//! Pools as their users hold them.
+
+mod status;

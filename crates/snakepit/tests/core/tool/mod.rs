@@ -1,4 +1,0 @@
-//! Functions of the host that workers call.
-
-mod calls;
-mod limits;
