@@ -23,7 +23,6 @@ mod json;
 mod lines;
 #[cfg(any(feature = "grpc", feature = "http"))]
 mod listener;
-#[cfg(all(target_os = "linux", any(feature = "grpc", feature = "http")))]
 pub mod mock;
 mod pids;
 #[cfg(feature = "announce")]
