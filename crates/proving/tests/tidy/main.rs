@@ -10,6 +10,7 @@ mod names;
 mod pages;
 mod platforms;
 mod sizes;
+mod test_layout;
 mod vocabulary;
 
 use std::fs;

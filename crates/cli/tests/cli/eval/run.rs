@@ -1,4 +1,7 @@
 //! `snakepit eval`: tables, JSON, checkpoints and progress.
+//!
+//! About `crates/cli/src/eval/run.rs`, `crates/cli/src/eval/text_report.rs` and
+//! `crates/evals/src/report/evaluation_report.rs`.
 
 use std::path::Path;
 

@@ -1,4 +1,6 @@
 //! What a worker gets from its command.
+//!
+//! About `crates/custody/src/spawn/command.rs` and `crates/custody/src/keeper/shim/launch.rs`.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

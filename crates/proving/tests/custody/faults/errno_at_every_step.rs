@@ -1,5 +1,7 @@
 //! The system fails at every step of a spawn: no descriptors, no processes, no memory. Either the spawn is refused, or
 //! the error costs only what was prepared in advance. No worker is half started, and the next spawn works.
+//!
+//! About `crates/custody/src/failpoint/steps.rs` and `crates/custody/src/keeper/spawn.rs`.
 
 use snakepit_proving::{Case, Deadline, HostReply, OpenAs, SpawnFault};
 

@@ -1,4 +1,6 @@
 //! Processes are killed at every step of a transaction while others continue. The checker finds no violation.
+//!
+//! About `crates/mailbox/src/sqlite/transaction/mod.rs` and `crates/mailbox/src/sqlite/writer/mod.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,6 @@
 //! The fixture of the SQLite backend, with a clock that can jump, and the tests that only this backend needs.
+//!
+//! About `crates/mailbox/src/sqlite/mod.rs`.
 
 mod clocks;
 mod failures;

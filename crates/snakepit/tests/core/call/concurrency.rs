@@ -1,6 +1,7 @@
 //! Several calls at a time in one worker. When the worker dies, calls that had not started move on and no call runs twice.
 //!
-//! About `crates/core/src/worker/places.rs` and `crates/core/src/adapter/held_calls/end.rs`.
+//! About `crates/core/src/worker/places.rs`, `crates/core/src/adapter/held_calls/end.rs` and
+//! `crates/adapters/src/transport/connection/end.rs`.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Cancellations, deaths and stops race with answers for many rounds: each call has exactly one outcome, and nothing is left.
 //!
-//! About `crates/core/src/call/state.rs` and `crates/core/src/request/pending.rs`.
+//! About `crates/core/src/call/state.rs`, `crates/core/src/call/lease/mod.rs` and `crates/core/src/request/pending.rs`.
 
 use std::time::Duration;
 
