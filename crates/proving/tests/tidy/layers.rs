@@ -43,7 +43,7 @@ fn every_folder_of_core_has_a_layer() {
 }
 
 /// Names of methods that types of the standard library have, too.
-const COMMON_METHODS: [&str; 2] = ["as_ref", "is_empty"];
+const COMMON_METHODS: [&str; 3] = ["as_ref", "as_str", "is_empty"];
 
 /// Returns the names of all functions and methods.
 fn functions(text: &str) -> impl Iterator<Item = &str> {

@@ -3,11 +3,12 @@
 use super::{assert_none, python_modules, root};
 
 /// Modules below `python/snakepit`, and those below `crates` with the same subject.
-const MIRRORS: [(&str, &str); 14] = [
+const MIRRORS: [(&str, &str); 15] = [
     ("frame", "protocol/src/frame"),
     ("grpc", "adapters/src/grpc"),
     ("grpc/calls", "adapters/src/grpc/calls"),
     ("grpc/messages", "adapters/src/grpc/messages"),
+    ("message", "protocol/src/message"),
     ("transport", "adapters/src/transport"),
     ("transport/connection", "adapters/src/transport/connection"),
     ("transport/slate", "adapters/src/transport/slate"),
