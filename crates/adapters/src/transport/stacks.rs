@@ -99,6 +99,7 @@ impl StackPipe {
                 Ok(None) => return None,
                 Ok(Some(end)) => {
                     text.truncate(end);
+                    text.drain(..begin_of_first(&text));
                     task_stacks::take_out(&mut text);
                     return Some((reader, readable(String::from_utf8_lossy(&text).lines())));
                 }
@@ -117,6 +118,19 @@ async fn read_to_second(reader: &mut pipe::Receiver, text: &mut Vec<u8>) -> Opti
             return None;
         }
     }
+}
+
+/// Returns where the first whole thread begins. The frames before it are the rest of the second text of an earlier
+/// request.
+fn begin_of_first(text: &[u8]) -> usize {
+    let mut start = 0;
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        if thread_of(line).is_some() || line.starts_with(STACK_HEADER.as_bytes()) {
+            return start;
+        }
+        start += line.len();
+    }
+    0
 }
 
 /// Returns where the second text begins, if it has begun. Each text names a thread once, in a line such as `Current
