@@ -203,8 +203,8 @@ impl Announcement {
             Ok(line) if is_meant(&line) => line,
             Err(error) if is_alike(line) => {
                 let quotes = line.contains(&b'\'');
-                let hint = if quotes { ", which has double quotes (json.dumps prints it)" } else { "" };
-                return StartupLine::Wrong(format!("it is not JSON{hint}: {error}"));
+                let hint = if quotes { ": use double quotes, as json.dumps does" } else { "" };
+                return StartupLine::Wrong(format!("it is not JSON: {error}{hint}"));
             }
             Ok(_) | Err(_) => return StartupLine::Log,
         };
@@ -270,16 +270,15 @@ fn is_alike(line: &[u8]) -> bool {
 }
 
 fn read_words(line: &Map<String, Json>, key: &str) -> Result<Vec<String>, String> {
-    let words = line.get(key).map(Vec::deserialize).transpose();
-    Ok(words.map_err(|error| format!("its `{key}` is no list of strings: {error}"))?.unwrap_or_default())
+    let Some(value) = line.get(key) else { return Ok(Vec::new()) };
+    Vec::deserialize(value).map_err(|_| format!("its `{key}` is {value}, and must be a list of strings"))
 }
 
 fn read_port(port: &Json) -> Result<u16, String> {
     match port.as_u64() {
-        Some(0) => Err("its port is 0: it must be the one that the system gave it".into()),
-        Some(number) => {
-            u16::try_from(number).map_err(|_| format!("its port is {number}, and the last is 65535"))
-        }
+        Some(0) => Err("its port is 0: name the port that the system has assigned".into()),
+        Some(number) => u16::try_from(number)
+            .map_err(|_| format!("its port is {number}, and must be a number from 1 to 65535")),
         None => Err(format!("its port is {port}, and must be a number from 1 to 65535")),
     }
 }
@@ -293,7 +292,9 @@ fn read_socket(socket: &Json) -> Result<PathBuf, String> {
 
 fn read_pid(pid: &Json) -> Result<u32, String> {
     let number = pid.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|&number| number > 0);
-    number.ok_or_else(|| format!("its pid is {pid}, and must be the number of a process"))
+    number.ok_or_else(|| {
+        format!("its pid is {pid}, and must be the number of a process: use getpid, or leave it out")
+    })
 }
 
 #[cfg(any(fuzzing, test))]
@@ -310,6 +311,8 @@ pub(super) mod fuzzing {
 
 #[cfg(test)]
 mod tests {
+    use snakepit_error_texts::ErrorTexts;
+
     use super::*;
 
     fn heard(line: &str) -> StartupLine {
@@ -347,41 +350,49 @@ mod tests {
             matches!(said, StartupLine::Ready(Announcement { address: None, pid: None, .. })),
             "{said:?}"
         );
-        let said = Announcement::read(br#"{"status":"ready","port":1}"#, Listens::OnSocket);
-        assert!(matches!(&said, StartupLine::Wrong(fault) if fault.contains("add `socket`")), "{said:?}");
     }
 
     #[test]
     fn an_almost_correct_ready_line_is_rejected_with_the_reason() {
-        for (line, said) in [
-            (r#"{"status": "ready", "port": 1"#, "not JSON: EOF"),
-            ("{'status': 'ready', 'port': 1}", "double quotes (json.dumps prints it)"),
-            ("{status: 'ready', port: 1}", "double quotes"),
-            (r#"{"port": 1, "status": "ready""#, "not JSON: EOF"),
-            ("{'port': 1, 'status': 'ready'}", "double quotes (json.dumps prints it)"),
-            (r#"{"port": 1, "status": "ready",}"#, "not JSON: trailing comma"),
-            (r#"{"pid": 1, "status": ready}"#, "not JSON"),
-            (r#"{"state":"ready","port":1}"#, "it has no `status`"),
-            (r#"{"Status":"READY","pid":1}"#, "it has no `status`"),
-            (r#"{"status":"started","port":1}"#, r#"its status is "started", and must be "ready""#),
-            (r#"{"status":"Ready","port":1}"#, r#"its status is "Ready""#),
-            (r#"{"status":"ready"}"#, "add `port` or `socket`"),
-            (r#"{"status":"ready","pid":1}"#, "add `port` or `socket`"),
-            (r#"{"status":"ready","port":"80"}"#, r#"its port is "80""#),
-            (r#"{"status":"ready","port":-1}"#, "its port is -1"),
-            (r#"{"status":"ready","port":1.5}"#, "its port is 1.5"),
-            (r#"{"status":"ready","port":0}"#, "its port is 0"),
-            (r#"{"status":"ready","port":65536}"#, "its port is 65536, and the last is 65535"),
-            (r#"{"status":"ready","port":1,"socket":"/x"}"#, "both `port` and `socket`"),
-            (r#"{"status":"ready","socket":"x"}"#, "must be an absolute path"),
-            (r#"{"status":"ready","port":1,"pid":0}"#, "its pid is 0"),
-            (r#"{"status":"ready","port":1,"pid":"me"}"#, r#"its pid is "me""#),
-            (r#"{"status":"ready","port":1,"commands":"add"}"#, "its `commands` is no list of strings"),
-            (r#"{"status":"ready","port":1,"commands":[1]}"#, "its `commands` is no list of strings"),
+        let mut texts = ErrorTexts::new();
+        for line in [
+            r#"{"status": "ready", "port": 1"#,
+            "{'status': 'ready', 'port': 1}",
+            "{status: 'ready', port: 1}",
+            r#"{"port": 1, "status": "ready""#,
+            "{'port': 1, 'status': 'ready'}",
+            r#"{"port": 1, "status": "ready",}"#,
+            r#"{"pid": 1, "status": ready}"#,
+            r#"{"state":"ready","port":1}"#,
+            r#"{"Status":"READY","pid":1}"#,
+            r#"{"status":"started","port":1}"#,
+            r#"{"status":"Ready","port":1}"#,
+            r#"{"status":"ready"}"#,
+            r#"{"status":"ready","pid":1}"#,
+            r#"{"status":"ready","port":"80"}"#,
+            r#"{"status":"ready","port":-1}"#,
+            r#"{"status":"ready","port":1.5}"#,
+            r#"{"status":"ready","port":0}"#,
+            r#"{"status":"ready","port":65536}"#,
+            r#"{"status":"ready","port":1,"socket":"/x"}"#,
+            r#"{"status":"ready","socket":"x"}"#,
+            r#"{"status":"ready","port":1,"pid":0}"#,
+            r#"{"status":"ready","port":1,"pid":"me"}"#,
+            r#"{"status":"ready","port":1,"commands":"add"}"#,
+            r#"{"status":"ready","port":1,"commands":[1]}"#,
+            r#"{"status":"ready","port":1,"features":{}}"#,
         ] {
-            let fault = wrong(line);
-            assert!(fault.contains(said), "{line}: {fault}");
+            texts.add_text(line, &wrong(line));
         }
+        let on_port = r#"{"status":"ready","port":1}"#;
+        match Announcement::read(on_port.as_bytes(), Listens::OnSocket) {
+            StartupLine::Wrong(fault) => texts.add_text(on_port, &fault),
+            other => panic!("{on_port} is {other:?}"),
+        }
+        for listens in [Listens::Nowhere, Listens::Somewhere, Listens::OnSocket] {
+            texts.add_text(&format!("{listens:?}"), &listens.way_out());
+        }
+        insta::assert_snapshot!(texts);
     }
 
     #[test]

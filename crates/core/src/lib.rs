@@ -66,4 +66,5 @@ pub use worker::{OutputLine, OutputStream, StopWindow, WorkerOutput};
 #[cfg(test)]
 mod tests {
     mod errors;
+    mod reasons;
 }

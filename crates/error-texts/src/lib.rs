@@ -4,7 +4,7 @@
 //! a snapshot. A new variant that is not listed does not compile. This crate depends on nothing, so that custody, which
 //! depends on none of the others, can use it as well.
 //!
-//! After a deliberate change, `INSTA_UPDATE=always cargo nextest run -E 'test(/tests::errors::/)'` rewrites the
+//! After a deliberate change, `INSTA_UPDATE=always cargo nextest run --lib -E 'test(/tests::/)'` rewrites the
 //! snapshots. Read each new text aloud: it says what failed, where, and what to do about it.
 
 #![forbid(unsafe_code)]
@@ -24,7 +24,12 @@ impl ErrorTexts {
 
     /// Adds an error with its causes. Further lines of the text are indented.
     pub fn add(&mut self, name: &str, error: &dyn Error) {
-        let text = with_causes(error).replace('\n', "\n    ");
+        self.add_text(name, &with_causes(error));
+    }
+
+    /// Adds a text that is part of an error, such as its reason. Further lines of the text are indented.
+    pub fn add_text(&mut self, name: &str, text: &dyn fmt::Display) {
+        let text = text.to_string().replace('\n', "\n    ");
         let _ = writeln!(self.0, "{name}: {text}");
     }
 }
@@ -85,7 +90,9 @@ fn with_causes(error: &dyn Error) -> String {
 /// ```
 #[macro_export]
 macro_rules! every_variant {
-    ($texts:expr, $errors:ident $(<$of:ty>)? { $($variant:ident => [$($error:expr),+ $(,)?]),+ $(,)? }) => {{
+    (@$add:ident $texts:expr, $errors:ident $(<$of:ty>)? {
+        $($variant:ident => [$($error:expr),+ $(,)?]),+ $(,)?
+    }) => {{
         // Without a `_` arm, so that no variant is forgotten.
         let name = |error: &$errors $(<$of>)?| match error {
             $($errors::$variant { .. } => stringify!($variant),)+
@@ -93,7 +100,14 @@ macro_rules! every_variant {
         $($(
             let error = $error;
             assert_eq!(name(&error), stringify!($variant), "the value stands beside another variant");
-            $texts.add(concat!(stringify!($errors), "::", stringify!($variant)), &error);
+            $texts.$add(concat!(stringify!($errors), "::", stringify!($variant)), &error);
         )+)+
     }};
+    ($($list:tt)+) => { $crate::every_variant!(@add $($list)+) };
+}
+
+/// Like [`every_variant!`], for an enum that is part of an error and is no error itself.
+#[macro_export]
+macro_rules! every_text {
+    ($($list:tt)+) => { $crate::every_variant!(@add_text $($list)+) };
 }

@@ -48,7 +48,7 @@ pub enum EvalError {
         reason: String,
     },
     /// The checkpoint belongs to another plan.
-    #[error("{} is the checkpoint of another evaluation: {reason}", path.display())]
+    #[error("{} is the checkpoint of another evaluation: {reason}; use another file, or remove this one", path.display())]
     OtherCheckpoint {
         /// The file.
         path: PathBuf,
@@ -80,7 +80,7 @@ pub enum EvalError {
         all: usize,
     },
     /// A line of the checkpoint before the last is damaged.
-    #[error("line {line} of the checkpoint {} cannot be read: {reason}", path.display())]
+    #[error("line {line} of the checkpoint {} cannot be read: {reason}; remove the line to ask its sample again, or the file to start over", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,

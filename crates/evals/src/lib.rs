@@ -52,4 +52,5 @@ use snakepit_protocol::value::{self, Value};
 #[cfg(test)]
 mod tests {
     mod errors;
+    mod plans;
 }

@@ -14,7 +14,7 @@ pub enum MailboxError {
     #[error("receipt expired: the lease ran out, or the message is done; receive again for a new receipt")]
     ReceiptExpired,
     /// The mailbox was closed.
-    #[error("the mailbox {0} is closed")]
+    #[error("the mailbox {0} is closed: open it again")]
     Closed(String),
     /// An option is outside its range.
     #[error("{option} is {value}, and must be {range}")]

@@ -81,7 +81,7 @@ impl SendOptions {
         check_name("group", group)?;
         if !self.delay.is_zero() {
             let range = "0s for a message of a group: a delay would hold up those behind it";
-            return Err(MailboxError::out_of_range("delay", format!("{:?}", self.delay), range));
+            return Err(MailboxError::out_of_range("delay", shown(self.delay), range));
         }
         Ok(())
     }
@@ -123,9 +123,7 @@ impl SendOptions {
             positive("keep_result", time, MAX_DELAY)?;
         }
         match self.time_to_live {
-            Some(Duration::ZERO) => {
-                Err(MailboxError::out_of_range("time_to_live", "0s", "more than nothing"))
-            }
+            Some(Duration::ZERO) => Err(MailboxError::out_of_range("time_to_live", "0s", "more than 0s")),
             _ => Ok(()),
         }
     }
@@ -291,7 +289,7 @@ pub(super) fn positive(option: &'static str, value: Duration, most: Duration) ->
     Err(MailboxError::out_of_range(
         option,
         format!("{value:?}"),
-        format!("more than nothing, up to {most:?}"),
+        format!("more than 0s, up to {}", shown(most)),
     ))
 }
 
@@ -312,5 +310,16 @@ fn within(option: &'static str, value: Duration, most: Duration) -> Result<(), M
     if value <= most {
         return Ok(());
     }
-    Err(MailboxError::out_of_range(option, format!("{value:?}"), format!("0s to {most:?}")))
+    Err(MailboxError::out_of_range(option, shown(value), format!("0s to {}", shown(most))))
+}
+
+/// Returns a time as a person writes it.
+fn shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 86_400, seconds / 3600) {
+        (0, 0) if time.is_zero() => "0s".into(),
+        (days, _) if days > 0 && time == Duration::from_hours(24 * days) => format!("{days} days"),
+        (_, hours) if hours > 0 && time == Duration::from_hours(hours) => format!("{hours} h"),
+        _ => format!("{time:?}"),
+    }
 }

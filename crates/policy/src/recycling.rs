@@ -89,10 +89,12 @@ impl fmt::Display for RecycleReason {
         match self {
             Self::MaxRequests(calls) => write!(f, "it has had {calls} calls (max_requests)"),
             Self::Ttl(age) => write!(f, "it is {} s old (ttl)", age.as_secs_f64().round()),
-            Self::Idle(time) => write!(f, "it has idled for {} s (idle_ttl)", time.as_secs_f64().round()),
+            Self::Idle(time) => {
+                write!(f, "it has had no call for {} s (idle_ttl)", time.as_secs_f64().round())
+            }
             Self::Memory { bytes, limit } => {
                 let (held, limit) = (*bytes as f64 / MIB, *limit as f64 / MIB);
-                write!(f, "it holds {held:.1} MiB of memory, {limit:.1} MiB are allowed (max_rss)")
+                write!(f, "it holds {held:.1} MiB of memory, and may hold {limit:.1} MiB (max_rss)")
             }
             Self::ByHand => f.write_str("a user asked for it"),
         }
@@ -254,10 +256,10 @@ mod tests {
     #[test]
     fn a_recycling_reason_is_readable_text() {
         let memory = RecycleReason::Memory { bytes: 600 << 20, limit: 512 << 20 };
-        assert_eq!(memory.to_string(), "it holds 600.0 MiB of memory, 512.0 MiB are allowed (max_rss)");
+        assert_eq!(memory.to_string(), "it holds 600.0 MiB of memory, and may hold 512.0 MiB (max_rss)");
         assert_eq!(RecycleReason::MaxRequests(1024).to_string(), "it has had 1024 calls (max_requests)");
         assert_eq!(RecycleReason::Ttl(3600 * SECOND).to_string(), "it is 3600 s old (ttl)");
-        assert_eq!(RecycleReason::Idle(90 * SECOND).to_string(), "it has idled for 90 s (idle_ttl)");
+        assert_eq!(RecycleReason::Idle(90 * SECOND).to_string(), "it has had no call for 90 s (idle_ttl)");
         assert_eq!(RecycleReason::ByHand.to_string(), "a user asked for it");
     }
 }

@@ -83,7 +83,7 @@ impl fmt::Display for NoRetry {
             Self::Budget => "the pool already retries too many calls",
             Self::Delivered => "part of its stream was already delivered",
             Self::Quarantined => "workers keep dying of it",
-            Self::CircuitOpen => "the breaker admits no calls",
+            Self::CircuitOpen => "the circuit breaker admits no calls",
             Self::Queue => "no worker became free in time for another attempt",
             Self::Refused => "the pool refused it",
         })

@@ -42,6 +42,8 @@
 
 #[cfg(feature = "config")]
 mod table;
+#[cfg(all(test, feature = "config"))]
+mod tests;
 #[cfg(feature = "config")]
 mod units;
 

@@ -121,7 +121,7 @@ impl Visitor<'_> for TimeVisitor {
     fn visit_str<E: de::Error>(self, text: &str) -> Result<HumanTime, E> {
         let parsed = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
         parsed.map(HumanTime).ok_or_else(|| {
-            E::custom(format_args!("{text:?} is no duration: write it as \"5s\", \"500ms\" or \"2m\""))
+            E::custom(format_args!("{text:?} is not a duration: write it as \"5s\", \"500ms\" or \"2m\""))
         })
     }
 
@@ -181,7 +181,7 @@ impl Visitor<'_> for SizeVisitor {
             number.checked_mul(*bytes)
         });
         size.map(ByteSize).ok_or_else(|| {
-            E::custom(format_args!("{text:?} is no size: write it as \"64KiB\" or \"256MiB\""))
+            E::custom(format_args!("{text:?} is not a size: write it as \"64KiB\" or \"256MiB\""))
         })
     }
 

@@ -119,12 +119,12 @@ fn read_parent(text: &str) -> Result<Box<str>, &'static str> {
         return Err("it is too short");
     }
     if [2, 35, 52].iter().any(|at| bytes[*at] != b'-') {
-        return Err("its four parts are not where they should be");
+        return Err("its four parts are not joined by `-`");
     }
     let parts = [&bytes[..2], &bytes[3..35], &bytes[36..52], &bytes[53..LENGTH]];
     let hex = |part: &&[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if !parts.iter().all(hex) {
-        return Err("not all of its parts are lower-case hex digits");
+        return Err("its parts must be lower-case hex digits");
     }
     let [version, trace, span, _] = parts;
     if trace.iter().all(|byte| *byte == b'0') {
@@ -134,7 +134,7 @@ fn read_parent(text: &str) -> Result<Box<str>, &'static str> {
         return Err("its span id is zero");
     }
     match version {
-        b"ff" => Err("there is no version ff"),
+        b"ff" => Err("its version is ff, which does not exist"),
         b"00" if bytes.len() > LENGTH => Err("it is too long"),
         b"00" => Ok(text.into()),
         _ if bytes.len() > LENGTH && bytes[LENGTH] != b'-' => Err("it is too long"),
@@ -205,12 +205,12 @@ mod tests {
             ("nonsense", "it is too short"),
             (&PARENT[..54], "it is too short"),
             (&format!("{PARENT}-more"), "it is too long"),
-            (&PARENT.to_uppercase(), "not all of its parts are lower-case hex digits"),
-            (&PARENT.replacen("00-", "ff-", 1), "there is no version ff"),
-            (&PARENT.replace('-', "_"), "its four parts are not where they should be"),
+            (&PARENT.to_uppercase(), "its parts must be lower-case hex digits"),
+            (&PARENT.replacen("00-", "ff-", 1), "its version is ff, which does not exist"),
+            (&PARENT.replace('-', "_"), "its four parts are not joined by `-`"),
             (&zero_trace, "its trace id is zero"),
             (&zero_span, "its span id is zero"),
-            (&"ü".repeat(40), "its four parts are not where they should be"),
+            (&"ü".repeat(40), "its four parts are not joined by `-`"),
         ];
         for (text, reason) in wrong {
             let error = TraceContext::new(text).expect_err(text).to_string();

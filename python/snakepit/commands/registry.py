@@ -173,7 +173,10 @@ def command(
         return lambda inner: command(inner, name=name, batch=batch, window=window)
     if isinstance(function, str):
         raise TypeError(f"write command(name={function!r})")
-    registry.add(function.__name__ if name is None else name, function, batch, window)
+    known = getattr(function, "__name__", None) if name is None else name
+    if known is None and callable(function):
+        raise TypeError(f"a {type(function).__name__} has no name; give it one: command(name=...)")
+    registry.add(known or "", function, batch, window)
     return function
 
 

@@ -136,7 +136,8 @@ class Signature:
         try:
             return self.annotations[name].fit(value)
         except TypeError as error:
-            raise BadArgument(f"{self.name}: the argument {name!r} {error}", name) from error.__cause__
+            link = " " if str(error).startswith(("must ", "is ")) else ": "
+            raise BadArgument(f"{self.name}: the argument {name!r}{link}{error}", name) from error.__cause__
 
 
 def prepare(command: "Command") -> None:

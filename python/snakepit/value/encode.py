@@ -388,7 +388,7 @@ def _write_datetime(writer: _Writer, value: "Any") -> None:
             _write_ext(writer.out, EXT_NAIVE, NAIVE.pack(local))
             return
         if offset.microseconds:
-            raise BadValue("a datetime whose offset has fractions of a second cannot be sent")
+            raise BadValue("a datetime whose offset has fractions of a second cannot be sent; round the offset to seconds")
         _write_ext(writer.out, EXT_AWARE, AWARE.pack(local - offset // micro, offset // datetime.timedelta(seconds=1)))
     except (TypeError, AttributeError, ArithmeticError, struct_error) as error:
         raise BadValue(f"{type_name(value)} cannot be sent as a datetime: {error}") from None

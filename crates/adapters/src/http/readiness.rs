@@ -90,7 +90,7 @@ pub(super) async fn wait(
         told.shown(),
         told.variable().0
     );
-    let nobody = format!("nobody listens on {}", told.shown());
+    let nobody = format!("no process listens on {}", told.shown());
     spawner.awaits(&nobody, &way_out);
     let mut again = tokio::time::interval(LOOK_AGAIN);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);

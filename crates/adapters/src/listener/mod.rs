@@ -78,7 +78,7 @@ impl Listener {
                 return Ok(stream);
             }
         }
-        Err(refused(format!("the socket that listens on port {} changes all the time", self.port)))
+        Err(unsteady(self.port))
     }
 
     /// Checks that the worker listens on the port.
@@ -112,15 +112,7 @@ impl Listener {
 
     #[cfg(target_os = "linux")]
     fn look_now(&self) -> io::Result<Target> {
-        let unknown = |error: io::Error| {
-            let message = format!(
-                "whose socket listens on port {} cannot be told ({error}): listen on the Unix socket that SNAKEPIT_SOCKET \
-                 names",
-                self.port
-            );
-            io::Error::new(error.kind(), Refusal(message))
-        };
-        let entries = listening_on(self.port).map_err(unknown)?;
+        let entries = listening_on(self.port).map_err(|error| unknown_owner(self.port, &error))?;
         let (address, takers) = takers(&entries, self.port)?;
         self.check(&takers)?;
         let mut inodes: Vec<u64> = takers.iter().map(|entry| entry.inode).collect();
@@ -138,11 +130,7 @@ impl Listener {
         }
         let held = pids::sockets_of(&self.process);
         if let Some(foreign) = unknown.find(|entry| !held.contains(&entry.inode)) {
-            return Err(refusal(format!(
-                "the socket that listens on port {} of {} is not held by a process of this worker (it is of the user with \
-                 the number {}): nothing was sent; listen on the Unix socket that SNAKEPIT_SOCKET names",
-                self.port, foreign.address, foreign.uid
-            )));
+            return Err(foreign_owner(self.port, foreign));
         }
         // Closed sockets are forgotten, because the kernel may reuse their inodes.
         known.retain(|inode| held.contains(inode));
@@ -169,6 +157,31 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>()).is_some()
 }
 
+/// Builds the error for a port whose owner cannot be looked up.
+#[cfg(target_os = "linux")]
+fn unknown_owner(port: u16, error: &io::Error) -> io::Error {
+    let message = format!(
+        "the process that listens on port {port} cannot be determined ({error}), so nothing was sent: listen on the Unix \
+         socket that SNAKEPIT_SOCKET names"
+    );
+    io::Error::new(error.kind(), Refusal(message))
+}
+
+/// Builds the error for a port that another process has.
+#[cfg(target_os = "linux")]
+fn foreign_owner(port: u16, foreign: &SocketEntry) -> io::Error {
+    refusal(format!(
+        "no process of this worker holds the socket that listens on port {port} of {} (its owner is user {}), so nothing \
+         was sent: listen on the Unix socket that SNAKEPIT_SOCKET names",
+        foreign.address, foreign.uid
+    ))
+}
+
+/// Builds the error for a port whose socket is another one each time.
+fn unsteady(port: u16) -> io::Error {
+    refused(format!("the socket that listens on port {port} keeps changing: open it once, and keep it open"))
+}
+
 /// Builds the error for a port on which no process listens.
 fn refused(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionRefused, message)
@@ -189,11 +202,13 @@ fn takers(entries: &[SocketEntry], port: u16) -> io::Result<(SocketAddr, Vec<Soc
             return Ok((SocketAddr::new(to, port), found));
         }
     }
-    Err(refused(format!("nobody listens on port {port} of the loopback")))
+    Err(refused(format!("no process listens on port {port} of the loopback")))
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use snakepit_error_texts::ErrorTexts;
+
     use super::*;
 
     fn on(entries: &[(&str, u64)]) -> io::Result<(String, Vec<u64>)> {
@@ -214,7 +229,16 @@ mod tests {
         assert_eq!(found(&[("127.0.0.1:80", 1), ("[::1]:80", 2)]), ("127.0.0.1:80".into(), vec![1]));
         assert_eq!(found(&[("0.0.0.0:80", 1), ("127.0.0.1:80", 2)]), ("127.0.0.1:80".into(), vec![1, 2]));
         assert_eq!(found(&[("[::]:80", 1), ("10.0.0.1:80", 2)]), ("[::1]:80".into(), vec![1]));
-        let error = on(&[("10.0.0.1:80", 1)]).expect_err("nobody");
-        assert!(error.to_string().contains("nobody listens"), "{error}");
+    }
+
+    #[test]
+    fn a_port_that_is_not_the_workers_is_refused_with_the_reason() {
+        let mut texts = ErrorTexts::new();
+        texts.add("none", &on(&[("10.0.0.1:80", 1)]).expect_err("none"));
+        texts.add("unsteady", &unsteady(80));
+        texts.add("unknown", &unknown_owner(80, &io::Error::from_raw_os_error(13)));
+        let foreign = SocketEntry { address: Ipv4Addr::LOCALHOST.into(), port: 80, uid: 1000, inode: 1 };
+        texts.add("foreign", &foreign_owner(80, &foreign));
+        insta::assert_snapshot!(texts);
     }
 }

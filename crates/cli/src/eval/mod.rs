@@ -199,7 +199,7 @@ fn target(args: &EvalArgs) -> Result<EvalPools, CliFailure> {
 fn wrong(error: &EvalError) -> CliFailure {
     let failure = CliFailure::usage_of(error);
     match error {
-        EvalError::Sample { .. } | EvalError::Empty => {
+        EvalError::Sample { .. } => {
             failure.hint("write one sample per line: {\"id\": \"a\", \"input\": …, \"expected\": …}")
         }
         _ => failure,
@@ -214,7 +214,7 @@ fn refused(error: &EvalError) -> CliFailure {
             failure.status(FAILED).hint("--resume continues it; --checkpoint names another file")
         }
         EvalError::OtherCheckpoint { .. } | EvalError::OtherFormat { .. } => {
-            failure.status(FAILED).hint("name another file with --checkpoint, or remove this one")
+            failure.status(FAILED).hint("--checkpoint names another file")
         }
         EvalError::Corrupt { .. } => {
             failure.hint("remove the line to ask its sample again, or the file to start over")

@@ -10,7 +10,7 @@ use crate::shared::output;
 
 #[derive(clap::Args)]
 pub(crate) struct StateDirOption {
-    /// Record runs in this directory.
+    /// Use this state directory, where runs are recorded.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }

@@ -180,7 +180,7 @@ fn out_of_range_is_a_wrong_command_line_and_names_the_range() {
         (["--max", "0"], "max_messages is 0, and must be 1 to 10"),
         (["--max", "11"], "max_messages is 11, and must be 1 to 10"),
         (["--wait", "21s"], "wait is 21s, and must be 0s to 20s"),
-        (["--visibility", "43201s"], "visibility_timeout is 43201s, and must be 0s to 43200s"),
+        (["--visibility", "43201s"], "visibility_timeout is 43201s, and must be 0s to 12 h"),
     ] {
         let (status, text) = mail.refused("receive", &rest);
         assert_eq!((status, text.contains(said)), (2, true), "{text}");

@@ -66,7 +66,11 @@ pub enum StartError {
         error: Box<RemoteError>,
     },
     /// A warm-up call of the worker failed.
-    #[error("worker {worker} is not ready: its warm-up call of {command} failed: {reason}{}", shown(.output))]
+    #[error(
+        "worker {worker} is not ready: its warm-up call of {command} failed: {reason}{}\n\
+         correct the command or its arguments, or leave the call out of `warm_up`",
+        shown(.output)
+    )]
     WarmUp {
         /// The worker.
         worker: WorkerId,
@@ -78,7 +82,9 @@ pub enum StartError {
         output: Vec<String>,
     },
     /// The worker's health hook reports that it cannot serve.
-    #[error("worker {worker} is not healthy: {reason}")]
+    #[error(
+        "worker {worker} is not healthy: {reason}; repair what its health hook checks, or correct the hook"
+    )]
     Unhealthy {
         /// The worker.
         worker: WorkerId,
@@ -131,7 +137,7 @@ pub enum StartError {
     #[error("the tokio runtime is shutting down: keep it until the engine has stopped")]
     ShuttingDown,
     /// Workers became ready, but died again and again.
-    #[error("its workers become ready, but keep dying: {0}")]
+    #[error("its workers become ready, but keep dying: correct the cause of the last death: {0}")]
     KeepsDying(String),
     /// The system denied a resource.
     #[error("cannot create {what} for worker {worker}")]

@@ -214,7 +214,7 @@ fn errors_of_starts(texts: &mut ErrorTexts) {
             reason: "FileNotFoundError: model.bin".into(),
             output: output(),
         }],
-        Unhealthy => [StartError::Unhealthy { worker: worker(), reason: "it says that it is not".into() }],
+        Unhealthy => [StartError::Unhealthy { worker: worker(), reason: "its health hook returned false".into() }],
         Protocol => [StartError::Protocol {
             worker: worker(),
             fault: "it sent a frame of the unknown kind 71".into(),

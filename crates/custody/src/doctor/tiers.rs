@@ -74,14 +74,14 @@ fn namespace() -> Result<(), String> {
     }
     let reasons: Vec<String> = lines.lines().filter_map(explain).collect();
     Err(if reasons.is_empty() {
-        "the trial of namespaces ended without a reason".to_owned()
+        "the trial of namespaces gave no reason".to_owned()
     } else {
         reasons.join("; ")
     })
 }
 
 /// Explains one line of the trial's output: whether a user namespace was used, the stage, and the error number.
-fn explain(line: &str) -> Option<String> {
+pub(crate) fn explain(line: &str) -> Option<String> {
     let mut numbers = line.split(' ').map(|number| number.parse::<i32>().ok());
     let (user_namespace, stage, errno) = (numbers.next()??, numbers.next()??, numbers.next()??);
     let step = match SpawnStage::from_byte(u8::try_from(stage).ok()?)? {

@@ -85,7 +85,8 @@ impl LedgerContents {
             });
         }
         if let Some(more) = self.damaged.len().checked_sub(NAMED_DAMAGES).filter(|more| *more > 0) {
-            troubles.push(format!("{more} more records cannot be read"));
+            let records = if more == 1 { "record" } else { "records" };
+            troubles.push(format!("{more} more {records} cannot be read"));
         }
         if self.torn > 0 {
             troubles.push(format!("the last record is torn: {} of {SLOT} bytes", self.torn));

@@ -44,9 +44,7 @@ pub(crate) fn start(run: &Arc<RunInner>) -> Result<KeeperStart, String> {
     let (ready, answer) = sync_channel(1);
     let kept = Arc::clone(run);
     let thread = std::thread::Builder::new().name("snakepit-link".to_owned());
-    thread
-        .spawn(move || keep_one_serving(&kept, &ready))
-        .map_err(|error| format!("cannot start a thread: {error}"))?;
+    thread.spawn(move || keep_one_serving(&kept, &ready)).map_err(|error| no_thread(&error))?;
     Ok(KeeperStart { answer })
 }
 
@@ -65,7 +63,12 @@ pub(crate) fn start_reaping(run: &Arc<RunInner>) -> Result<(), String> {
     let run = Arc::clone(run);
     let thread = std::thread::Builder::new().name("snakepit-reaper".to_owned());
     let started = thread.spawn(move || reap_periodically(&run));
-    started.map(|_| ()).map_err(|error| format!("cannot start a thread: {error}"))
+    started.map(|_| ()).map_err(|error| no_thread(&error))
+}
+
+/// Returns what to do about a thread that the system refuses.
+pub(crate) fn no_thread(error: &std::io::Error) -> String {
+    format!("the host cannot start a thread: is the limit of threads (ulimit -u) reached?: {error}")
 }
 
 fn keep_one_serving(run: &Arc<RunInner>, ready: &SyncSender<Result<(), String>>) {
@@ -135,13 +138,18 @@ fn start_keeper(run: &RunInner) -> Result<(Arc<KeeperLink>, KeeperChild), String
     }
     let _ = child.kill();
     let _ = child.wait();
-    Err(match answer {
+    Err(not_ready(answer.as_ref()))
+}
+
+/// Returns why a keeper that gave this answer does not serve.
+pub(crate) fn not_ready(answer: Option<&ToHost>) -> String {
+    match answer {
         Some(ToHost::Unable { stage, errno }) => {
-            let error = file_limit::in_words(std::io::Error::from_raw_os_error(errno));
-            format!("it could not {}: {error}", attempt(stage))
+            let error = file_limit::in_words(std::io::Error::from_raw_os_error(*errno));
+            format!("it could not {}: {error}", attempt(*stage))
         }
         _ => "it ended before it was ready; look for a sandbox or a memory limit that kills it".to_owned(),
-    })
+    }
 }
 
 /// Returns what a keeper that could not start was trying to do.

@@ -45,9 +45,13 @@ pub(crate) struct Cgroup {
 
 /// Returns the cgroup of this process, below which it may create others, or the reason why there is none.
 pub(crate) fn place() -> Result<PathBuf, String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| error.to_string())?;
+    let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"));
+    place_in(&read("/proc/self/mountinfo")?, &read("/proc/thread-self/cgroup")?)
+}
+
+/// Returns the cgroup that these files of `/proc` name.
+pub(crate) fn place_in(mounts: &str, own: &str) -> Result<PathBuf, String> {
     let (root, mount) = mounts.lines().find_map(cgroup2_mount).ok_or("no cgroup v2 is mounted")?;
-    let own = fs::read_to_string("/proc/thread-self/cgroup").map_err(|error| error.to_string())?;
     let own =
         own.lines().find_map(|line| line.strip_prefix("0::")).ok_or("this process is in no cgroup v2")?;
     let below = Path::new(own)
@@ -67,7 +71,12 @@ fn cgroup2_mount(line: &str) -> Option<(PathBuf, PathBuf)> {
 impl Cgroup {
     /// Creates the run's cgroup and checks that it can kill.
     pub(crate) fn create(run: RunId, state: u64) -> Result<Self, String> {
-        let path = place()?.join(format!("{}{}{state:016x}", Self::name(run), STATE_MARK));
+        Self::create_below(&place()?, run, state)
+    }
+
+    /// Creates the run's cgroup below another one.
+    pub(crate) fn create_below(place: &Path, run: RunId, state: u64) -> Result<Self, String> {
+        let path = place.join(format!("{}{}{state:016x}", Self::name(run), STATE_MARK));
         if path.as_os_str().len() > MAX_TEXT {
             return Err(format!("the path {} is too long for the ledger", path.display()));
         }
@@ -77,7 +86,10 @@ impl Cgroup {
         // from outside, see docs/design/2026-11-15-custody.md.
         let usable = cgroup.takes_processes().and_then(|()| match cgroup.kill_file() {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("{}/cgroup.kill: {error} (needs Linux 5.14)", cgroup.path.display())),
+            Err(error) => Err(format!(
+                "cannot open {}/cgroup.kill, which Linux 5.14 and newer have: {error}",
+                cgroup.path.display()
+            )),
         });
         if usable.is_err() {
             cgroup.remove();
@@ -86,7 +98,7 @@ impl Cgroup {
     }
 
     /// Checks the type of the cgroup. A cgroup below a threaded one can be created, but accepts no processes.
-    fn takes_processes(&self) -> Result<(), String> {
+    pub(crate) fn takes_processes(&self) -> Result<(), String> {
         match fs::read_to_string(self.path.join("cgroup.type")) {
             Ok(kind) if kind.trim() != "domain" => {
                 let below = self.path.parent().unwrap_or(&self.path).display();
@@ -214,7 +226,10 @@ impl Cgroup {
                 break;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "a process in it does not end"));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "a process in it does not end: it may be in uninterruptible sleep or frozen",
+                ));
             };
             self.kill()?;
             ready_within(&events, PollFlags::PRI, left);

@@ -118,7 +118,7 @@ fn look(state: &StateDir, scope: PidScope, own: Option<RunId>) -> Result<RunSurv
     let mut found = RunSurvey::default();
     // Cgroups are listed before the runs: a run gets its directory before its cgroup, and loses it after the cgroup.
     let mut cgroups = Cgroup::all_of(state).unwrap_or_else(|error| {
-        let trouble = format!("cannot look for the cgroups of dead runs: {error}");
+        let trouble = format!("cannot list the cgroups of dead runs: {error}");
         found.unclear.push(ReapedRun::in_trouble(&"cgroups", trouble));
         Vec::new()
     });
@@ -134,7 +134,9 @@ fn look(state: &StateDir, scope: PidScope, own: Option<RunId>) -> Result<RunSurv
                 named.push((name, parsed));
             }
         } else {
-            found.unclear.push(ReapedRun::in_trouble(&text, "not a run: delete it if it is not needed"));
+            found
+                .unclear
+                .push(ReapedRun::in_trouble(&text, "this is not a run: delete it if it is not needed"));
         }
     }
     let hosts: Vec<ProcessIdentity> =
@@ -188,7 +190,9 @@ fn judge(run: RunId, dir: RunDir, cgroup: Option<Cgroup>, scope: PidScope, found
         RunLife::Unreadable => {
             let troubles = contents.troubles();
             let trouble = if troubles.is_empty() {
-                "its records do not name its host, and a process holds its lock: it was left alone".to_owned()
+                "its records do not name its host, and a process holds its lock: it was left alone; run the cleanup again \
+                 when that process has ended"
+                    .to_owned()
             } else {
                 troubles.join("; ")
             };

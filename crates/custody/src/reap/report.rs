@@ -100,7 +100,8 @@ impl fmt::Display for LetBeReason {
             Self::GroupWithoutLeader(group) => {
                 write!(
                     f,
-                    "it is in the recorded group {group}, whose leader is gone: the number proves nothing"
+                    "its process group has the recorded number {group}, but the group's leader is gone, so it may or may not \
+                     belong to the run"
                 )
             }
             Self::Unreadable => {
@@ -112,14 +113,18 @@ impl fmt::Display for LetBeReason {
 
 impl fmt::Display for LetBe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} ({}) was left alone: {}", self.pid, self.command, self.reason)
+        write!(f, "process {} ({}) was left alone: {}", self.pid, self.command, self.reason)?;
+        if self.reason.is_doubt() {
+            write!(f, "; if it does, end it with `kill {}`", self.pid)?;
+        }
+        Ok(())
     }
 }
 
 /// Emits the report as events of the host's own run.
 pub(crate) fn announce(report: &CleanupReport, sink: &EventSink) {
     for reaped in &report.runs {
-        let survivors = reaped.survivors.iter().map(|survivor| format!("{survivor} survives KILL"));
+        let survivors = reaped.survivors.iter().map(|survivor| format!("{survivor} has survived SIGKILL"));
         let let_be = reaped.let_be.iter().map(ToString::to_string);
         for trouble in reaped.trouble.iter().cloned().chain(survivors).chain(let_be) {
             sink.emit(CustodyEvent::ReapTrouble { run: reaped.run.clone(), trouble });

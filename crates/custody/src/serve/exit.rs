@@ -66,7 +66,7 @@ impl fmt::Display for ExitStatus {
             Self::Code(code) => write!(f, "exit status {code}"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::Lost => f.write_str("lost with its keeper"),
-            Self::ShimKilled => f.write_str("lost with its shim, which was killed"),
+            Self::ShimKilled => f.write_str("lost with its shim"),
         }
     }
 }

@@ -26,7 +26,7 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// An argument, a variable or a path contains a NUL byte, which cannot be passed to a program.
-    #[error("{what} contains a NUL byte, which no program can be given: {value:?}")]
+    #[error("{what} contains a NUL byte, which no program can receive: remove it from {value:?}")]
     NulByte {
         /// The part of the command.
         what: &'static str,
@@ -37,7 +37,9 @@ pub enum SpawnError {
     #[error("{0:?} cannot be the name of an environment variable: it must not be empty or contain `=`")]
     BadVariable(String),
     /// The working directory cannot be entered.
-    #[error("cannot enter the working directory {dir}")]
+    #[error(
+        "cannot enter the working directory {dir}: it must exist, and this user must be allowed to enter it"
+    )]
     Cwd {
         /// The directory.
         dir: PathBuf,

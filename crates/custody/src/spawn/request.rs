@@ -124,7 +124,7 @@ impl RequestError {
             Self::Io(error) => match error.raw_os_error() {
                 Some(libc::E2BIG) => SpawnError::TooLarge,
                 Some(libc::EPIPE | libc::ECONNRESET | libc::ETIMEDOUT) => SpawnError::KeeperLost,
-                _ => SpawnError::Process { step: "asking the keeper", source: error },
+                _ => SpawnError::Process { step: "sending the command to the keeper", source: error },
             },
         }
     }

@@ -139,7 +139,7 @@ impl StateError {
 #[non_exhaustive]
 pub enum KeepError {
     /// The file cannot be compared with its required contents.
-    #[error("cannot read {path}")]
+    #[error("cannot read {path}: make it readable for this user, or remove it")]
     Look {
         /// The file.
         path: PathBuf,
@@ -147,7 +147,9 @@ pub enum KeepError {
         source: io::Error,
     },
     /// The file is missing and cannot be written.
-    #[error("cannot write {path}")]
+    #[error(
+        "cannot write {path}: make its directory writable and free space on its disk, or choose another directory"
+    )]
     Write {
         /// The file.
         path: PathBuf,

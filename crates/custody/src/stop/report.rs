@@ -50,7 +50,7 @@ impl Survivor {
 
 impl std::fmt::Display for Survivor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "process {} (state {}) {}", self.pid, self.state, self.command)?;
+        write!(f, "process {} ({}; state {})", self.pid, self.command, self.state)?;
         if let Some(worker) = &self.worker {
             write!(f, " of worker {worker}")?;
         }

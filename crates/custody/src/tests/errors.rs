@@ -1,10 +1,13 @@
 //! The texts of all errors of custody.
 
 use std::io;
+use std::path::Path;
 
 use snakepit_error_texts::{ErrorTexts, every_variant};
 
 use crate::doctor::tiers;
+use crate::link::keeper_thread;
+use crate::link::wire::{SpawnStage, ToHost};
 use crate::{
     DirError, InvalidId, KeepError, NotesError, OpenError, PidScopeError, Signal, SignalError, SpawnError,
     StateError, Tier, WorkerId,
@@ -22,6 +25,10 @@ fn full() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOSPC)
 }
 
+fn unable(stage: SpawnStage, errno: i32) -> OpenError {
+    OpenError::Keeper { reason: keeper_thread::not_ready(Some(&ToHost::Unable { stage, errno })) }
+}
+
 fn worker() -> WorkerId {
     WorkerId::new("numbers-1").expect("an id")
 }
@@ -36,13 +43,15 @@ fn every_error_says_the_thing_the_place_and_the_way_out() {
 }
 
 fn errors_of_spawns_and_signals(texts: &mut ErrorTexts) {
-    let interpreter =
-        io::Error::other("the interpreter in its first line does not exist: install it, or correct the line");
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("worker.sh"), "#!/usr/bin/pyhton3\n").expect("a script");
+    let run_script =
+        |errno| SpawnError::from_stage(SpawnStage::Exec, errno, "./worker.sh", dir.path(), Path::new("/run"));
     every_variant!(texts, SpawnError {
         NotFound => [SpawnError::NotFound { program: "pyhton3".into() }],
         NotExecutable => [
-            SpawnError::NotExecutable { program: "./worker.sh".into(), source: denied() },
-            SpawnError::NotExecutable { program: "./worker.sh".into(), source: interpreter },
+            run_script(libc::EACCES),
+            run_script(libc::ENOENT),
         ],
         NulByte => [SpawnError::NulByte { what: "an argument", value: "a\0b".into() }],
         BadVariable => [SpawnError::BadVariable("A=B".into())],
@@ -91,16 +100,21 @@ fn errors_of_runs_and_the_state_directory(texts: &mut ErrorTexts) {
         State => [OpenError::State(StateError::NoPlace)],
         Tier => [OpenError::Tier {
             tier: Tier::Namespace,
-            reason: "as this user, making the namespaces: Operation not permitted (os error 1)".into(),
+            reason: tiers::explain("0 8 1").expect("a reason"),
         }],
         NoPidfds => [OpenError::NoPidfds {
             reason: tiers::no_pidfds("pidfd_open", &io::Error::from_raw_os_error(libc::ENOSYS)),
         }],
         Keeper => [
+            OpenError::Keeper { reason: keeper_thread::not_ready(None) },
+            unable(SpawnStage::Ledger, libc::ENOSPC),
+            unable(SpawnStage::Ledger, libc::EFBIG),
+            unable(SpawnStage::Session, libc::EPERM),
+            unable(SpawnStage::Request, libc::EPROTO),
+            unable(SpawnStage::Kernel, libc::ENOSYS),
             OpenError::Keeper {
-                reason: "it ended before it was ready; look for a sandbox or a memory limit that kills it".into(),
+                reason: keeper_thread::no_thread(&io::Error::from_raw_os_error(libc::EAGAIN)),
             },
-            OpenError::Keeper { reason: format!("it could not write to the ledger: {}", full()) },
         ],
         PidScope => [OpenError::PidScope(PidScopeError::ChildrenElsewhere)],
         Identity => [OpenError::Identity(missing())],

@@ -23,7 +23,7 @@ impl Evaluator {
     pub fn parse(text: &str) -> Result<Self, EvalError> {
         let wrong = |reason| EvalError::Evaluator { what: text.to_owned(), reason };
         let value = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?
+            serde_json::from_str(text).map_err(|error| wrong(format!("it is not JSON: {error}")))?
         } else {
             Json::String(text.to_owned())
         };
@@ -64,13 +64,13 @@ impl Evaluator {
 
 fn read(value: &Json, depth: usize) -> Result<Evaluator, String> {
     if depth > MAX_DEPTH {
-        return Err(format!("it is nested more than {MAX_DEPTH} deep"));
+        return Err(format!("it is nested more than {MAX_DEPTH} levels deep: write it with fewer levels"));
     }
     match value {
         Json::String(text) => from_text(text),
         Json::Object(object) => match object.iter().collect::<Vec<_>>()[..] {
             [(name, argument)] => from_object(name, argument, depth),
-            _ => Err("an object has one key, the evaluator's name".into()),
+            _ => Err("an object must have one key, the evaluator's name, such as {\"any_of\": […]}".into()),
         },
         _ => Err(KNOWN.into()),
     }
@@ -106,10 +106,10 @@ fn from_text(text: &str) -> Result<Evaluator, String> {
 
 fn python(file: Option<&str>, function: &str) -> Result<Evaluator, String> {
     if function.is_empty() {
-        return Err("a function must be named: python:FILE.py:FUNCTION".into());
+        return Err("it names no function: write python:FILE.py:FUNCTION".into());
     }
     if file.is_none() && Path::new(function).extension().is_some_and(|extension| extension == "py") {
-        return Err(format!("name the function that judges: write python:{function}:FUNCTION"));
+        return Err(format!("it names no function: write python:{function}:FUNCTION"));
     }
     Ok(Evaluator::Python { file: file.map(Into::into), function: function.to_owned() })
 }
@@ -119,7 +119,9 @@ fn from_object(name: &str, argument: &Json, depth: usize) -> Result<Evaluator, S
         Json::Array(parts) if !parts.is_empty() => {
             parts.iter().map(|part| read(part, depth + 1)).collect::<Result<Vec<_>, _>>()
         }
-        _ => Err(format!("{name} needs a list of evaluators")),
+        _ => {
+            Err(format!("{name} needs a list of evaluators: write {{\"{name}\": [\"exact\", \"contains\"]}}"))
+        }
     };
     match (name, argument) {
         ("all_of", _) => Ok(Evaluator::AllOf(parts()?)),
@@ -130,14 +132,19 @@ fn from_object(name: &str, argument: &Json, depth: usize) -> Result<Evaluator, S
         ("judge", Json::Object(object)) => {
             let text = |key: &str| object.get(key).and_then(Json::as_str).map(str::to_owned);
             check_keys(object, &["command", "pool"])?;
-            let command = text("command").ok_or("a judge needs a command")?;
+            let command = text("command")
+                .ok_or("it names no command: write {\"judge\": {\"command\": \"COMMAND\"}}")?;
             Ok(Evaluator::Judge { command, pool: text("pool") })
         }
         ("python", Json::String(function)) => python(None, function),
         ("python", Json::Object(object)) => {
             let text = |key: &str| object.get(key).and_then(Json::as_str);
             check_keys(object, &["file", "function"])?;
-            python(text("file"), text("function").ok_or("a function must be named")?)
+            python(
+                text("file"),
+                text("function")
+                    .ok_or("it names no function: write {\"python\": {\"function\": \"FUNCTION\"}}")?,
+            )
         }
         ("function", _) => {
             Err("it is a function of the program that made the plan: pass it to EvalPlan::new".into())
@@ -153,7 +160,7 @@ fn from_object(name: &str, argument: &Json, depth: usize) -> Result<Evaluator, S
 
 fn check_keys(object: &serde_json::Map<String, Json>, keys: &[&str]) -> Result<(), String> {
     match object.keys().find(|key| !keys.contains(&key.as_str())) {
-        Some(other) => Err(format!("it has no key {other:?}: use {}", keys.join(" and "))),
+        Some(other) => Err(format!("it cannot have the key {other:?}: use {}", keys.join(" and "))),
         None => Ok(()),
     }
 }
@@ -162,20 +169,24 @@ fn tolerance(absolute: f64, relative: f64) -> Result<Evaluator, String> {
     if [absolute, relative].iter().all(|it| it.is_finite() && *it >= 0.0) {
         Ok(Evaluator::Numeric { absolute, relative })
     } else {
-        Err("a tolerance is a number of at least 0, or a percentage".into())
+        Err("its tolerance must be a number of at least 0, or a percentage such as 1%".into())
     }
 }
 
 fn pattern(text: &str) -> Result<Evaluator, String> {
-    Regex::new(text).map(|pattern| Evaluator::Regex(Some(pattern))).map_err(|error| error.to_string())
+    let wrong = |error| format!("its pattern is wrong: {error}");
+    Regex::new(text).map(|pattern| Evaluator::Regex(Some(pattern))).map_err(wrong)
 }
 
 fn path(text: &str) -> Result<Evaluator, String> {
-    JsonPath::parse(text).map(Evaluator::Path).map_err(|error| error.to_string())
+    let wrong = |error| format!("its JSON path is wrong ({error}): write one such as $.answer");
+    JsonPath::parse(text).map(Evaluator::Path).map_err(wrong)
 }
 
 #[cfg(test)]
 mod tests {
+    use snakepit_error_texts::ErrorTexts;
+
     use super::*;
 
     #[test]
@@ -201,31 +212,35 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_evaluator_is_rejected_with_the_known_forms() {
+    fn a_text_that_is_no_evaluator_is_rejected_with_what_to_write() {
+        let mut texts = ErrorTexts::new();
+        let deep = "{\"all_of\": [".repeat(20) + "\"exact\"" + &"]}".repeat(20);
         for text in [
             "exakt",
+            "",
+            "exact:1",
             "numeric:x",
             "numeric:-1",
             "regex:(",
             "path:a",
             "judge:",
-            "",
-            "exact:1",
             "python:",
             "python::f",
+            "python:judge.py",
+            "{",
+            "{}",
+            "{\"all_of\": []}",
+            "{\"all_of\": [\"x\"]}",
+            "{\"numeric\": {\"abs\": 1}}",
+            "{\"judge\": {}}",
+            "{\"python\": {}}",
+            "{\"function\": \"mine\"}",
+            &deep,
         ] {
-            assert!(Evaluator::parse(text).is_err(), "{text}");
+            let error = Evaluator::parse(text).expect_err("no evaluator").to_string();
+            let shown = error.split_once(" is not an evaluator: ").map_or(&*error, |(_, reason)| reason);
+            texts.add_text(if text.len() > 100 { "deep" } else { text }, &shown);
         }
-        for text in ["{\"all_of\": []}", "{\"all_of\": [\"x\"]}", "{", "{\"numeric\": {\"abs\": 1}}", "{}"] {
-            assert!(Evaluator::parse(text).is_err(), "{text}");
-        }
-        let error = Evaluator::parse("python:judge.py").expect_err("no function").to_string();
-        assert!(error.ends_with("write python:judge.py:FUNCTION"), "{error}");
-        let function = Evaluator::function("mine", |_, _| true).to_json();
-        assert!(Evaluator::from_json(&function).is_err_and(|error| error.to_string().contains("Plan::new")));
-        let error = Evaluator::parse("exakt").expect_err("a misspelled one").to_string();
-        assert!(error.starts_with("exakt is not an evaluator: write exact, contains"), "{error}");
-        let deep = "{\"all_of\": [".repeat(20) + "\"exact\"" + &"]}".repeat(20);
-        assert!(Evaluator::parse(&deep).is_err_and(|error| error.to_string().contains("deep")));
+        insta::assert_snapshot!(texts);
     }
 }

@@ -80,7 +80,8 @@ impl Dataset {
                 without_expected.get_or_insert((samples.len(), line));
             }
             if let Some(first) = known.insert(sample.id.clone(), line) {
-                let reason = format!("line {first} has the same id {:?}", sample.id);
+                let reason =
+                    format!("line {first} has the same id {:?}: give each sample its own", sample.id);
                 return Err(EvalError::Sample { line, reason });
             }
             samples.push(sample);
@@ -136,6 +137,8 @@ fn fingerprint(samples: &[Sample]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use snakepit_error_texts::ErrorTexts;
+
     use super::*;
 
     #[test]
@@ -155,23 +158,21 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_sample_is_rejected_with_its_number() {
-        for (text, words) in [
-            ("{\"input\": 1}\n[1]", "line 2 of the data set: it is not a JSON object"),
-            ("{\"id\": \"a\"}", "line 1 of the data set: it has no input"),
-            ("{\"id\": [], \"input\": 1}", "line 1 of the data set: its id is neither text nor a number"),
-            ("{\"id\": 1, \"input\": 1}\n\n{\"id\": \"1\", \"input\": 2}", "line 1 has the same id \"1\""),
-            ("{\"input\": ", "line 1 of the data set: it is not JSON: EOF"),
-            ("\n", "no samples"),
-            ("{\"input\": 1}\n{\"input\": [NaN]}", "line 2 of the data set: it holds NaN, which JSON"),
-            ("{\"input\": -Infinity}", "line 1 of the data set: it holds -Infinity"),
-            (
-                "{\"input\": 18446744073709551616}",
-                "line 1 of the data set: the integer 18446744073709551616 has more than 64 bits",
-            ),
+        let mut texts = ErrorTexts::new();
+        for text in [
+            "\n",
+            "{\"input\": 1}\n[1]",
+            "{\"id\": \"a\"}",
+            "{\"id\": [], \"input\": 1}",
+            "{\"id\": 1, \"input\": 1}\n\n{\"id\": \"1\", \"input\": 2}",
+            "{\"input\": ",
+            "{\"input\": 1}\n{\"input\": [NaN]}",
+            "{\"input\": -Infinity}",
+            "{\"input\": 18446744073709551616}",
         ] {
-            let error = Dataset::parse(text).expect_err(text).to_string();
-            assert!(error.contains(words), "{error}");
+            texts.add(&text.escape_debug().to_string(), &Dataset::parse(text).expect_err(text));
         }
+        insta::assert_snapshot!(texts);
     }
 
     #[test]

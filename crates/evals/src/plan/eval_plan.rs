@@ -87,6 +87,7 @@ impl EvalPlan {
         for (at, experiment) in experiments.iter().enumerate() {
             let name = experiment.name.clone();
             if name.is_empty() {
+                let name = format!("number {}", at + 1);
                 return Err(EvalError::Experiment { name, reason: "it has no name: give it one".into() });
             }
             if experiments[..at].iter().any(|other| other.name == name) {

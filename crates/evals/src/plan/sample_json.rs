@@ -1,4 +1,4 @@
-//! Reads one sample from a line, or tells why the line is not a sample.
+//! Reads one sample from a line, or says why the line is not a sample.
 
 use serde_json::{Map, Value as Json};
 
@@ -21,7 +21,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, EvalError> {
 pub(super) fn sample(line: usize, content: &str) -> Result<(Sample, bool), String> {
     let mut object: Map<String, Json> = match serde_json::from_str(content) {
         Ok(Json::Object(object)) => object,
-        Ok(_) => return Err("it is not a JSON object".into()),
+        Ok(_) => return Err("it is not a JSON object: write {\"input\": …}".into()),
         Err(error) => return Err(why_no_json(content).unwrap_or_else(|| not_json(&error))),
     };
     if let Some(number) = bare_words(content).find(|word| is_too_large(word)) {
@@ -34,9 +34,9 @@ pub(super) fn sample(line: usize, content: &str) -> Result<(Sample, bool), Strin
         None | Some(Json::Null) => line.to_string(),
         Some(Json::String(id)) => id,
         Some(Json::Number(id)) => id.to_string(),
-        Some(_) => return Err("its id is neither text nor a number".into()),
+        Some(_) => return Err("its id must be a text or a number".into()),
     };
-    let Some(input) = object.remove("input") else { return Err("it has no input".into()) };
+    let Some(input) = object.remove("input") else { return Err("it has no \"input\": add one".into()) };
     let expected = object.remove("expected");
     let has_expected = expected.is_some();
     let sample = Sample { id, input, expected: expected.unwrap_or(Json::Null), rest: object };

@@ -50,13 +50,13 @@ impl PlanLine {
         let (dataset, samples) = (plan.dataset(), plan.dataset().samples().len());
         if self.samples > samples {
             return Some(format!(
-                "its data set has {} samples, but there are only {samples} now",
+                "its data set has {} samples, and the given one has only {samples}",
                 self.samples
             ));
         } else if dataset.fingerprint_of_first(self.samples).as_ref() != Some(&self.dataset) {
-            return Some(format!("its data set is a different one, with {} samples", self.samples));
+            return Some(format!("its data set has {} other samples", self.samples));
         } else if self.evaluator != plan.evaluator.to_json() {
-            return Some(format!("its evaluator is {}", self.evaluator));
+            return Some(format!("its evaluator is {}, unlike the given one", self.evaluator));
         }
         let unlike = self.experiments.iter().find(|ours| !plan.experiments().contains(ours))?;
         let name = &unlike.name;

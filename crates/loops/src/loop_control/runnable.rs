@@ -24,7 +24,7 @@ pub enum LoopError {
     #[error("the loop cannot run with these options")]
     Options(#[source] MailboxError),
     /// The loop panicked.
-    #[error("the loop {name} panicked: {reason}")]
+    #[error("the loop {name} panicked: {reason}; correct its code, and run it again")]
     Panicked {
         /// The name of the loop.
         name: String,

@@ -1,11 +1,12 @@
 //! The texts of all errors of loops and groups.
 
 use std::io;
+use std::time::Duration;
 
 use snakepit_error_texts::{ErrorTexts, every_variant};
 
 use crate::lifecycle::CoordinatorError;
-use crate::mailbox::MailboxError;
+use crate::mailbox::{MailboxError, check_wait};
 use crate::{GroupError, LoopError};
 
 fn panicked() -> LoopError {
@@ -23,11 +24,7 @@ fn errors_of_loops_and_groups(texts: &mut ErrorTexts) {
     let no_thread = || io::Error::from_raw_os_error(11);
     every_variant!(texts, LoopError {
         RunsAlready => [LoopError::RunsAlready("numbers".into())],
-        Options => [LoopError::Options(MailboxError::OutOfRange {
-            option: "wait",
-            value: "60s".into(),
-            range: "between 0s and 20s".into(),
-        })],
+        Options => [LoopError::Options(check_wait(Duration::from_mins(1)).expect_err("too long"))],
         Panicked => [panicked()],
         NoPools => [LoopError::NoPools { name: "sums".into() }],
         NoSuchPool => [LoopError::NoSuchPool {

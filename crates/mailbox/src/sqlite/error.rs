@@ -91,7 +91,7 @@ pub(crate) fn explain(path: &Path, error: rusqlite::Error) -> MailboxError {
         Some(ErrorCode::TooBig) => {
             (BackendErrorKind::TooBig, format!("the body is larger than {file} can keep: 1 GB at most"))
         }
-        _ => (BackendErrorKind::Other, format!("SQLite cannot use {file}")),
+        _ => (BackendErrorKind::Other, format!("SQLite cannot use {file}: try again, or restore a backup")),
     };
     MailboxError::backend_caused(kind, reason, error)
 }

@@ -42,7 +42,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             FaultKind::Gpu => "a GPU fault",
-            FaultKind::Allocator => "broken memory",
+            FaultKind::Allocator => "corrupted memory",
             FaultKind::Bus => "a bus error",
             FaultKind::Pattern => "a known fault",
         })?;

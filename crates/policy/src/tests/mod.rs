@@ -1,5 +1,6 @@
 //! Policies run against simulated pools, to show what no single decision shows.
 
+mod errors;
 mod limits;
 mod queueing;
 mod sizes;

@@ -185,7 +185,8 @@ impl de::Error for ValueError {
 
     #[cold]
     fn invalid_length(length: usize, expected: &dyn Expected) -> Self {
-        Self::mismatch(format!("expected {expected}, found {length} entries"))
+        let entries = if length == 1 { "entry" } else { "entries" };
+        Self::mismatch(format!("expected {expected}, found {length} {entries}"))
     }
 
     #[cold]

@@ -11,7 +11,7 @@ use snakepit_settings::{HumanTime, settings};
 
 /// A list, or the path of a file that contains one.
 #[derive(Clone, Deserialize)]
-#[serde(untagged, expecting = "expected a list of requirements, or the path of a file")]
+#[serde(untagged, expecting = "expected a list of requirements in quotes, or the path of a file")]
 pub(super) enum RequirementKeys {
     List(Vec<String>),
     File(PathBuf),
@@ -47,13 +47,13 @@ impl WorkerKeys {
         if self.command.is_some() && !self.installs() && (self.python.is_some() || mentions_install) {
             return Err(
                 "`python` and `install` are for a `worker` in Python, or for a `command` with `requirements` or a \
-                 `project`",
+                 `project`: add one of them, or leave these keys out",
             );
         }
         let is_empty = |path: &PathBuf| path.as_os_str().is_empty();
         if self.python.as_deref() == Some("") || self.interpreter.as_ref().is_some_and(is_empty) {
             return Err(
-                "its `python` (or `interpreter`) is empty: name a version, a path or a name, or leave it out",
+                "its `python` or `interpreter` is empty: give a version, a path or a name, or leave it out",
             );
         }
         if self.interpreter.is_some() && self.python.is_some() {

@@ -11,7 +11,7 @@ use snakepit_core::similar_names;
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {}", .path.display())]
+    #[error("cannot read the configuration {}: check its path and permissions", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -97,12 +97,26 @@ fn one_line(message: &str) -> String {
     message.lines().collect::<Vec<_>>().join(", ")
 }
 
-/// Replaces the Rust type that serde expects by words.
+/// Replaces serde's terms by those of the file.
 fn in_words(message: &str) -> String {
-    let Some((found, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    if let Some(key) = message.strip_prefix("missing field ") {
+        return format!("the key {key} is missing: add it");
+    }
+    if let Some(names) = message.strip_prefix("unknown variant ") {
+        let mut names = names.split('`').skip(1).step_by(2);
+        let value = names.next().unwrap_or_default();
+        return format!(
+            "unknown value `{value}`; the values here are {}",
+            names.collect::<Vec<_>>().join(", ")
+        );
+    }
+    let found = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    let Some((found, expected)) = found.and_then(|it| it.rsplit_once(", expected ")) else {
+        return message.to_owned();
+    };
     let expected = match expected {
         "usize" | "u8" | "u16" | "u32" | "u64" => "a whole number, 0 or above",
-        "a nonzero usize" => "a whole number above 0",
+        "a nonzero usize" | "a nonzero u16" | "a nonzero u32" => "a whole number above 0",
         "i8" | "i16" | "i32" | "i64" => "a whole number",
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",
@@ -111,7 +125,17 @@ fn in_words(message: &str) -> String {
         "a map" => "a table",
         other => other,
     };
-    format!("{found}, expected {expected}")
+    let found = match found.split_once(' ').unwrap_or((found, "")) {
+        ("string", text) => format!("the text {text}"),
+        ("integer" | "floating", number) => {
+            format!("the number {}", number.trim_start_matches("point ").trim_matches('`'))
+        }
+        ("boolean", value) => value.trim_matches('`').to_owned(),
+        ("sequence", _) => "a list".to_owned(),
+        ("map", _) => "a table".to_owned(),
+        _ => found.to_owned(),
+    };
+    format!("expected {expected}, found {found}")
 }
 
 /// Returns the unknown key and the known ones if serde's message is about them, as in "unknown field `a`, expected one

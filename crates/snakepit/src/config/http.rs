@@ -31,7 +31,7 @@ impl TryFrom<HttpTable> for HttpKeys {
         let readiness = keys.ready.clone().unwrap_or_default();
         readiness.check()?;
         if keys.port.is_some() && readiness == Readiness::Line {
-            return Err("`port` is for a worker that prints no ready line: add ready = \"port\", or ready = { probe = \"/healthz\" }"
+            return Err("its `port` is only for a worker that prints no ready line: add ready = \"port\" or ready = { probe = \"/healthz\" }, or leave `port` out"
                 .into());
         }
         Ok(Self(keys))

@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for MailboxAddress {
                 Ok(Self { file: file.into(), queue: queue.to_owned() })
             }
             _ => Err(de::Error::custom(format_args!(
-                "{text:?} is no mailbox: write \"sqlite:mail.db\", or \"sqlite:mail.db#NAME\" for one of several in a file"
+                "{text:?} is not a mailbox: write \"sqlite:mail.db\", or \"sqlite:mail.db#NAME\" for one of several in a file"
             ))),
         }
     }

@@ -70,7 +70,7 @@ impl Visitor<'_> for AddressVisitor {
     fn visit_str<E: de::Error>(self, text: &str) -> Result<ProbeAddress, E> {
         text.parse().map(ProbeAddress).map_err(|_| {
             E::custom(format_args!(
-                "{text:?} is no address: write 8080 for a port that only this machine reaches, \"0.0.0.0:8080\" for all"
+                "{text:?} is not an address: write 8080 for a port that only this machine reaches, or \"0.0.0.0:8080\" for all machines"
             ))
         })
     }

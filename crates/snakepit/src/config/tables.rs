@@ -182,7 +182,7 @@ impl PoolTable {
         let Sizing { min_workers: fewest, max_workers: most, .. } = self.sizing;
         if !self.has("max_workers") {
             if self.has("min_workers") {
-                return Err("`min_workers` needs a `max_workers`");
+                return Err("it has `min_workers` without `max_workers`: add `max_workers`");
             }
             if self.has("grow_after") || self.has("grow_factor") {
                 return Err(
@@ -195,17 +195,17 @@ impl PoolTable {
                  `max_workers` for one that follows the load",
             );
         } else if most == 0 {
-            return Err("its `max_workers` is 0: at least one worker must be allowed");
+            return Err("its `max_workers` is 0: use 1 or more");
         } else if self.has("min_workers") && fewest > most {
-            return Err("its `min_workers` is larger than its `max_workers`");
+            return Err("its `min_workers` is larger than its `max_workers`: exchange them");
         }
         match self.settings.adaptive_concurrency {
             Some(_) if self.has("concurrency") => {
                 Err("it has both `concurrency` and `adaptive_concurrency`: keep one")
             }
-            Some((fewest, most)) if fewest == 0 || fewest > most => {
-                Err("`adaptive_concurrency` is [fewest, most], with at least 1 and no fewer than fewest")
-            }
+            Some((fewest, most)) if fewest == 0 || fewest > most => Err(
+                "its `adaptive_concurrency` must be [fewest, most], with 1 <= fewest <= most, such as [1, 8]",
+            ),
             _ => Ok(()),
         }
     }

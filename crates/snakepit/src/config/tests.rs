@@ -94,7 +94,7 @@ fn every_log_key_is_read_and_missing_ones_follow_the_mode() {
         .hide_output();
     assert_eq!(read(said), Ok(heard));
     let refused = read("log_level = \"loud\"").expect_err("no level");
-    assert!(refused.contains("log.log_level") && refused.contains("`warning`"), "{refused}");
+    assert!(refused.contains("log.log_level") && refused.contains("warning"), "{refused}");
 }
 
 #[test]
@@ -102,53 +102,6 @@ fn pools_keep_the_order_of_the_file() {
     let names = ["zebra", "middle", "ant"];
     let text: String = names.map(|name| format!("[pool.{name}]\nworker = \"w.py\"\n")).concat();
     assert_eq!(parse(&text).expect("pools").names().collect::<Vec<_>>(), names);
-}
-
-#[test]
-fn an_unknown_key_is_rejected_with_file_line_table_and_the_nearest_key() {
-    let said = refusal("[pool.math]\nworker = \"w.py\"\nworkres = 3\n");
-    assert_eq!(said, "/conf/snakepit.toml:3: pool.math: unknown key `workres`; did you mean `workers`?");
-    let said = refusal("[pool.math]\nworker = \"w.py\"\ncancel_grace = { aks = \"1s\" }\n");
-    assert_eq!(said, "/conf/snakepit.toml:3: pool.math.cancel_grace: unknown key `aks`; did you mean `ask`?");
-    let said = refusal("[pools.math]\nworker = \"w.py\"\n");
-    assert_eq!(said, "/conf/snakepit.toml:1: unknown key `pools`; did you mean `pool`?");
-    let said = refusal("[custody]\nxyzzy = 1\n");
-    assert!(said.contains(":2: custody: unknown key `xyzzy`; the keys here are containment, "), "{said}");
-}
-
-#[test]
-fn an_invalid_value_is_rejected_with_its_key_and_a_valid_example() {
-    let pool = |line: &str| refusal(&format!("[pool.math]\nworker = \"w.py\"\n{line}\n"));
-    let said = pool("call_timeout = 5");
-    assert_eq!(said, "/conf/snakepit.toml:3: pool.math.call_timeout: 5 has no unit: write \"5s\" or \"5ms\"");
-    let said = pool("call_timeout = \"soon\"");
-    assert!(
-        said.contains(":3: pool.math.call_timeout: \"soon\" is no duration: write it as \"5s\""),
-        "{said}"
-    );
-    assert!(pool("call_timeout = \"-5s\"").contains("is no duration"));
-    assert!(pool("max_frame = \"5 elephants\"").contains("pool.math.max_frame: \"5 elephants\" is no size"));
-    assert!(pool("workers = 0").contains(":3: pool.math.workers: "));
-    assert!(pool("workers = \"many\"").contains(":3: pool.math.workers: "));
-    let said = pool("affinity = \"sticky\"");
-    assert!(said.contains("pool.math.affinity: ") && said.contains("strict_queue"), "no way out: {said}");
-}
-
-#[test]
-fn keys_that_do_not_fit_together_are_refused_with_the_way_out() {
-    let said = refusal("\n[pool.math]\nworkers = 1\n");
-    assert!(said.contains(":2: pool.math: ") && said.contains("add worker = \"worker.py\""), "{said}");
-    let said = refusal("[pool.math]\nworker = \"w.py\"\ncommand = [\"w\"]\n");
-    assert!(said.contains(":1: pool.math: ") && said.contains("keep one"), "{said}");
-    let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"socket\"\n");
-    assert!(said.contains("leave `adapter` out"), "{said}");
-    assert!(refusal("[pool.math]\ncommand = []\n").contains("`command` is empty"));
-    for key in ["python", "interpreter"] {
-        let said = refusal(&format!("[pool.math]\nworker = \"w.py\"\n{key} = \"\"\n"));
-        assert!(said.contains("is empty: name a version"), "{said}");
-    }
-    let said = refusal("[pool.math]\ncommand = [\"w\"]\nhttp = { prefix = \"/api\" }\n");
-    assert!(said.contains("add adapter = \"http\""), "{said}");
 }
 
 #[test]
@@ -187,7 +140,7 @@ fn an_adapter_that_is_not_in_the_build_is_named() {
 
 #[cfg(feature = "http")]
 #[test]
-fn routes_and_readiness_are_read_and_mistakes_reported_with_their_place() {
+fn routes_and_readiness_are_read() {
     let read = |keys: &str| {
         parse(&format!("[pool.a]\ncommand = [\"w\"]\nadapter = \"http\"\n[pool.a.http]\n{keys}\n"))
     };
@@ -204,28 +157,6 @@ fn routes_and_readiness_are_read_and_mistakes_reported_with_their_place() {
     ] {
         assert!(read(keys).is_ok(), "{keys}: {:?}", read(keys).err());
     }
-    for (keys, said) in [
-        ("port = 8000", "add ready = \"port\""),
-        ("ready = \"port\"\nport = 0", "pool.a.http.port"),
-        ("ready = \"soon\"", "`line`"),
-        ("ready = { probe = \"healthz\" }", "is not a path: write it like"),
-        ("routes.get = { path = \"/\" }", "pool.a.http.routes.get: missing field `method`"),
-        ("routes.get = { method = \"FETCH\", path = \"/\" }", "`DELETE`"),
-        ("routes.get = { method = \"GET\", path = \"/\", qurey = [] }", "did you mean `query`?"),
-        (
-            "routes.get = { method = \"GET\", path = \"items\" }",
-            "pool.a.http.routes.get: its path \"items\" must begin with `/`",
-        ),
-        (
-            "routes.get = { method = \"GET\", path = \"/\", headers = { snakepit-secret = \"x\" } }",
-            "only the adapter may set the header",
-        ),
-        ("routes.get = { method = \"GET\", path = \"/\", body = \"xml\" }", "`json`"),
-    ] {
-        let refused = read(keys).expect_err(keys);
-        assert!(refused.starts_with("/conf/snakepit.toml:"), "{refused}");
-        assert!(refused.contains(said), "{refused}");
-    }
 }
 
 #[test]
@@ -234,7 +165,10 @@ fn a_missing_file_invalid_toml_and_a_file_without_pools_are_named() {
     assert!(said.starts_with("/conf/snakepit.toml:2: this is not TOML: "), "{said}");
     assert!(refusal("").contains("there is no pool: add a table [pool.NAME]"));
     let error = Config::load("/no/such/file.toml").expect_err("no file");
-    assert_eq!(error.to_string(), "cannot read the configuration /no/such/file.toml");
+    assert_eq!(
+        error.to_string(),
+        "cannot read the configuration /no/such/file.toml: check its path and permissions"
+    );
 }
 
 #[test]
@@ -298,25 +232,6 @@ fn every_supervision_key_is_read() {
 }
 
 #[test]
-fn supervision_keys_that_do_not_fit_together_are_refused() {
-    let cases = [
-        ("workers = 2\nmax_workers = 4", "both `workers` and `max_workers`"),
-        ("min_workers = 2", "needs a `max_workers`"),
-        ("min_workers = 5\nmax_workers = 4", "larger than"),
-        ("max_workers = 0", "at least one"),
-        ("grow_after = \"1s\"", "add `max_workers`"),
-        ("concurrency = 2\nadaptive_concurrency = [1, 4]", "keep one"),
-        ("adaptive_concurrency = [4, 1]", "[fewest, most]"),
-        ("stuck = { then = \"kill\" }", "report"),
-        ("restarts = { often = 1 }", "often"),
-    ];
-    for (keys, said) in cases {
-        let told = refusal(&format!("[pool.a]\nworker = \"worker.py\"\n{keys}\n"));
-        assert!(told.contains(said), "{told}");
-    }
-}
-
-#[test]
 fn every_key_about_python_and_hardware_is_read() {
     let text = r#"
         [pool.a]
@@ -365,25 +280,8 @@ fn environment_keys_are_read_for_every_kind_of_worker() {
     assert!(plain.pools()[0].environment().is_none());
 }
 
-#[test]
-fn keys_about_python_and_hardware_that_do_not_fit_together_are_refused() {
-    let cases = [
-        ("worker = \"w.py\"\ninterpreter = \"a\"\npython = \"3.12\"", "keep `python`"),
-        ("worker = \"w.py\"\nrequirements = [\"a\"]\nproject = \"b\"", "both `requirements` and `project`"),
-        ("command = [\"w\"]\npython = \"3.12\"", "or for a `command` with `requirements`"),
-        ("command = [\"w\"]\ninstall = { tool = \"uv\" }", "or for a `command` with `requirements`"),
-        ("worker = \"w.py\"\nrequirements = 3", "a list of requirements"),
-        ("worker = \"w.py\"\ngpus = \"some\"", "one-per-worker"),
-        ("worker = \"w.py\"\ngpus = \"all\"\ndevices = [\"a\"]", "both `gpus` and `devices`"),
-        ("worker = \"w.py\"\nthreads = 0", "number of threads"),
-        ("worker = \"w.py\"\ninstall = { tol = \"uv\" }", "did you mean `tool`"),
-    ];
-    for (keys, said) in cases {
-        let told = refusal(&format!("[pool.a]\n{keys}\n"));
-        assert!(told.contains(said), "{told}");
-    }
-}
-
+#[cfg(all(feature = "grpc", feature = "http", feature = "loops", feature = "sqlite"))]
+mod errors;
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 mod loops;
 #[cfg(all(feature = "loops", feature = "sqlite"))]

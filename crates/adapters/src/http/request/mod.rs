@@ -87,7 +87,7 @@ impl Requests {
         };
         if path.len() > LONGEST_PATH {
             let message = format!(
-                "the path and query of `{command}` have {} bytes, and at most {LONGEST_PATH} can be sent: a body has no such limit",
+                "the path and query of `{command}` have {} bytes, and at most {LONGEST_PATH} can be sent: send the arguments in a body",
                 path.len()
             );
             return Err(ValueError::unsendable(message));
@@ -158,8 +158,9 @@ fn as_it_is(value: &str) -> Result<&str, ValueError> {
     if value.trim_matches([' ', '\t']) == value {
         Ok(value)
     } else {
-        let message =
-            format!("session or metadata cannot be sent over HTTP with spaces around them: {value:?}");
+        let message = format!(
+            "{value:?} has spaces around it, and a session or metadata loses them over HTTP: remove them"
+        );
         Err(ValueError::unsendable(message))
     }
 }
@@ -167,7 +168,8 @@ fn as_it_is(value: &str) -> Result<&str, ValueError> {
 /// Returns the path of a command below a prefix. A command that would leave the prefix is an error.
 fn command_path(prefix: &str, command: &str) -> Result<String, ValueError> {
     if command.split(['/', '\\']).any(|part| matches!(part, "." | "..")) {
-        let message = format!("the command {command:?} has a part that leads out of its path");
+        let message =
+            format!("the command {command:?} has a part that leads out of its path: leave `.` and `..` out");
         return Err(ValueError::unsendable(message));
     }
     Ok(format!("{prefix}{}", path(command)))
@@ -185,6 +187,14 @@ fn path(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use snakepit_error_texts::ErrorTexts;
+
+    use super::plan::RoutePlan;
+    use super::route::{Body, HttpMethod, Route};
+    use super::{Integers, Routes};
+    use crate::http::Readiness;
+    use crate::value::{Map, Value};
+
     #[test]
     fn commands_become_paths() {
         assert_eq!(super::path("add"), "/add");
@@ -198,10 +208,71 @@ mod tests {
         let route = |command: &str| super::command_path("/api", command);
         assert_eq!(route("v1/add").expect("a route"), "/api/v1/add");
         assert_eq!(route("v1..add/...").expect("a route"), "/api/v1..add/...");
-        for command in ["../admin", "a/../../admin", "..", "./add", "a\\..\\b", "/../x"] {
-            let error = route(command).expect_err("refused");
-            assert!(error.to_string().contains("leads out of its path"), "{command}: {error}");
-        }
         assert_eq!(route("%2e%2e/admin").expect("spelled out"), "/api/%252e%252e/admin");
+    }
+    #[test]
+    fn every_wrong_route_is_refused_with_its_place() {
+        let mut texts = ErrorTexts::new();
+        let get = || Route::get("/items");
+        for route in [
+            Route::get("items"),
+            Route::get("/items?limit=1"),
+            Route::get("/a/../b"),
+            Route::get("/items/{id"),
+            Route::get("/items/id}"),
+            Route::get("/items/{}"),
+            Route::get("/items/{id:int}"),
+            get().header("two words", "x"),
+            get().header("snakepit-secret", "x"),
+            get().header("content-length", "1"),
+            get().header("authorization", "Bearer {token"),
+            get().header("authorization", " x"),
+            get().header("authorization", "grüße"),
+            get().header("authorization", "a\nb"),
+            get().bytes("data", "image/\npng"),
+        ] {
+            let routes = [("get_item".to_owned(), route)];
+            let error = Routes::new("", HttpMethod::Post, &routes).map(drop).expect_err("a wrong route");
+            texts.add_text("", &error);
+        }
+        for path in ["healthz", "/a#b", "/a b"] {
+            texts.add_text("", &Readiness::probe(path).check().expect_err("no path"));
+        }
+        insta::assert_snapshot!(texts);
+    }
+
+    #[test]
+    fn arguments_that_a_route_cannot_send_are_refused_with_its_place() {
+        let mut texts = ErrorTexts::new();
+        let mut refused = |route: &Route, arguments: Value| {
+            let plan = RoutePlan::new(route).expect("a route");
+            texts.add(
+                "",
+                &plan.fill("get_item", arguments, Integers::Of64Bits).map(drop).expect_err("refused"),
+            );
+        };
+        let given = |name: &str, value: Value| Value::from(Map::from([(name, value)]));
+        let item = Route::get("/items/{id}").header("x-token", "{token}").query(["limit"]);
+        let with_id = |name: &str, value| Value::from(Map::from([("id", Value::from(1)), (name, value)]));
+        refused(&item, given("limit", 1.into()));
+        refused(&item, given("id", "..".into()));
+        refused(&item, given("id", vec![Value::from(1)].into()));
+        refused(&item, with_id("token", "a\nb".into()));
+        refused(&item, with_id("token", f64::NAN.into()));
+        refused(&item, with_id("limit", Value::from(Map::new())));
+        refused(&item, with_id("other", 1.into()));
+        refused(&item, Value::from(vec![Value::from(1)]));
+        let number = Map::from([(Value::from(7), Value::from(1))]);
+        refused(&Route::get("/items"), number.into());
+        let upload = Route::put("/file").bytes("data", "image/png");
+        refused(&upload, Value::from(Map::new()));
+        refused(&upload, given("data", 1.into()));
+        let bytes = Value::from(bytes::Bytes::from_static(b"x"));
+        refused(&Route::post("/form").body(Body::Form), given("file", bytes));
+        for command in ["../admin", "a\\..\\b"] {
+            texts.add("", &super::command_path("/api", command).expect_err("refused"));
+        }
+        texts.add("", &super::as_it_is(" ann").expect_err("refused"));
+        insta::assert_snapshot!(texts);
     }
 }

@@ -159,7 +159,7 @@ impl RoutePlan {
     ) -> Result<Filled, ValueError> {
         let none = Arguments { command, plan: self, given: Map::new() };
         if self.body != Body::Json || !self.placed.is_empty() {
-            return Err(none.wrong("takes arguments by name, and these have no names"));
+            return Err(none.wrong("takes arguments by name, and these have no names (pass them by name)"));
         }
         let list = if let Value::List(_) = arguments { arguments } else { Value::List(vec![arguments]) };
         let mut headers = none.headers()?;
@@ -273,12 +273,12 @@ impl Arguments<'_> {
             match name {
                 Value::Str(name) if takes_rest => self.append(to, name, place)?,
                 Value::Str(name) => {
-                    return Err(self.wrong(&format!("has no place for the argument `{name}`")));
+                    return Err(
+                        self.wrong(&format!("has no place for the argument `{name}` (name it in `query`)"))
+                    );
                 }
                 _ => {
-                    return Err(self.wrong(
-                        "takes arguments whose names are texts, and one of these names is not a text",
-                    ));
+                    return Err(self.wrong("takes only arguments whose names are texts"));
                 }
             }
         }
@@ -332,13 +332,17 @@ fn segments(path: &str) -> Result<Vec<Template>, String> {
         return Err(format!("its path {path:?} must begin with `/`"));
     };
     if let Some(odd) = path.chars().find(|&c| matches!(c, '?' | '#' | '\\') || c.is_control()) {
-        return Err(format!("its path {path:?} has {odd:?}: query parameters are named in `query`"));
+        return Err(format!(
+            "its path {path:?} must not contain {odd:?}: name the parameters of a query in `query`"
+        ));
     }
     path_below
         .split('/')
         .map(|segment| match segment {
-            "." | ".." => Err(format!("its path {path:?} has a part {segment:?}")),
-            segment => Template::parse(segment).map_err(|fault| format!("its path {fault}")),
+            "." | ".." => {
+                Err(format!("its path {path:?} must not have a part {segment:?}: write the path without it"))
+            }
+            segment => Template::parse(segment).map_err(|fault| format!("its path {path:?}: {fault}")),
         })
         .collect()
 }
@@ -347,7 +351,7 @@ fn read_header(name: &str, value: &str) -> Result<(HeaderName, Template), String
     let read = HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| format!("{name:?} is not a valid header name"))?;
     if read.as_str().starts_with(OURS) || FRAMING.contains(&read) {
-        return Err(format!("only the adapter may set the header `{read}`"));
+        return Err(format!("it sets the header `{read}`, which only the adapter may set: leave it out"));
     }
     let template = Template::parse(value).map_err(|fault| format!("its header `{read}`: {fault}"))?;
     // The fixed text must be valid now. The arguments are checked with each call.

@@ -125,7 +125,7 @@ fn a_configuration_that_cannot_be_used_is_refused() {
         ),
         (
             "[pool.a]\nworker = \"worker.py\"\ncall_timeout = \"soon\"\n",
-            "\"soon\" is no duration: write it as \"5s\"",
+            "\"soon\" is not a duration: write it as \"5s\"",
         ),
         ("[pool.a]\nworker = \n", "snakepit.toml:2: this is not TOML"),
         ("[pool.a]\nworkers = 2\n", "snakepit.toml:1: pool.a: it does not say what its workers are"),
@@ -164,7 +164,12 @@ fn files_that_are_not_there_are_named() {
     let done = finish(scene.verb("call").args(["-w", "/no/such/worker.py", "add"]));
     refused(&done, &["there is no worker file /no/such/worker.py"]);
     let done = finish(scene.verb("call").args(["-c", "/no/such/snakepit.toml", "add"]));
-    refused(&done, &["cannot read the configuration /no/such/snakepit.toml: No such file"]);
+    refused(
+        &done,
+        &[
+            "cannot read the configuration /no/such/snakepit.toml: check its path and permissions: No such file",
+        ],
+    );
     refused(&finish(call(&scene).args(["add", "@/no/such/args.json"])), &["/no/such/args.json"]);
     refused(&finish(call(&scene).args(["add", "a=@/no/such/text"])), &["/no/such/text"]);
     scene.assert_clean();

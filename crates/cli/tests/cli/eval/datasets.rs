@@ -26,7 +26,7 @@ fn raising_the_limit_evaluates_only_the_new_samples() {
     assert_eq!(text.lines().filter(|line| line.contains("\"sample\"")).count(), 16);
     assert_eq!(text.lines().filter(|line| line.contains("\"snakepit_eval\"")).count(), 3);
     let fewer = finish(&mut fixture.eval(&["--resume", "--limit", "5"]));
-    assert_refused(&fewer, 1, &["has 16 samples, but there are only 5 now", "--checkpoint"]);
+    assert_refused(&fewer, 1, &["has 16 samples, and the given one has only 5", "--checkpoint"]);
     fixture.scene.assert_clean();
 }
 

@@ -163,13 +163,13 @@ fn an_invalid_evaluation_is_refused_before_a_worker_starts() {
     ] {
         assert_refused(&finish(&mut fixture.eval(&more)), 2, &words);
     }
-    for (text, words) in [
-        ("{\"id\": 1}\n", "line 1 of the data set: it has no input"),
-        ("{\"input\": 1}\nx\n", "line 2 of the data set"),
-        ("\n", "no samples"),
+    for (text, words, advice) in [
+        ("{\"id\": 1}\n", "line 1 of the data set: it has no \"input\"", "write one sample per line"),
+        ("{\"input\": 1}\nx\n", "line 2 of the data set", "write one sample per line"),
+        ("\n", "no samples", "write one JSON object with an input per line"),
     ] {
         fixture.write("data.jsonl", text);
-        assert_refused(&finish(&mut fixture.eval(&[])), 2, &[words, "write one sample per line"]);
+        assert_refused(&finish(&mut fixture.eval(&[])), 2, &[words, advice]);
     }
     std::fs::remove_file(fixture.path("data.jsonl")).expect("removed");
     assert_refused(&finish(&mut fixture.eval(&[])), 2, &["cannot read data.jsonl"]);

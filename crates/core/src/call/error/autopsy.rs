@@ -67,9 +67,13 @@ impl fmt::Display for Autopsy {
             write!(f, " (pid {pid})")?;
         }
         let calls = if self.calls == 1 { "call" } else { "calls" };
-        write!(f, " {} after {} {calls}", self.ending(), self.calls)?;
+        let ending = if self.fault.is_some() { "was ended".to_owned() } else { self.own_ending() };
+        write!(f, " {ending} after {} {calls}", self.calls)?;
         if let Some(rss) = self.rss {
             write!(f, ", at most {} MiB resident", rss >> 20)?;
+        }
+        if let Some(fault) = &self.fault {
+            write!(f, ": {fault}")?;
         }
         if !self.output.is_empty() {
             write!(f, "; its last lines:\n  {}", self.output.join("\n  "))?;
@@ -88,12 +92,8 @@ impl fmt::Display for Autopsy {
 }
 
 impl Autopsy {
-    /// Describes how the worker ended, in words that fit every worker that ends in the same way.
-    fn ending(&self) -> String {
-        self.told(self.fault.as_deref())
-    }
-
-    /// Describes how the worker ended, whatever was noticed first. On a busy machine, the host sees a broken socket
+    /// Describes how the worker ended, in words that fit every worker that ends in the same way. It does not matter what
+    /// was noticed first: on a busy machine, the host sees a broken socket
     /// long before it sees that the process has ended. The broken socket is then the fault for which the worker was
     /// ended.
     pub fn own_ending(&self) -> String {
@@ -105,10 +105,7 @@ impl Autopsy {
             }
             Some(ExitStatus::Lost | ExitStatus::ShimKilled) | None => false,
         };
-        self.told(self.fault.as_deref().filter(|_| !by_itself))
-    }
-
-    fn told(&self, fault: Option<&str>) -> String {
+        let fault = self.fault.as_deref().filter(|_| !by_itself);
         match (fault, self.exit.map(|exit| exit.status)) {
             (Some(fault), _) => format!("was ended: {fault}"),
             (None, Some(ExitStatus::Code(code))) => format!("exited with status {code}"),
@@ -116,7 +113,7 @@ impl Autopsy {
                 format!("died of {}{}", signal_name(signal), self.memory_verdict(signal))
             }
             (None, Some(ExitStatus::Lost)) => "died with its keeper".to_owned(),
-            (None, Some(ExitStatus::ShimKilled)) => "died with its shim, which was killed".to_owned(),
+            (None, Some(ExitStatus::ShimKilled)) => "died with its shim".to_owned(),
             (None, None) => "is gone".to_owned(),
         }
     }

@@ -14,7 +14,7 @@ pub enum NoWorkersReason {
     #[error("{SCALED_TO_ZERO}")]
     ScaledToZero,
     /// Not all workers became ready in time.
-    #[error("not all workers were ready within {after:?}")]
+    #[error("not all workers were ready within {after:?}, and none has failed: allow more time")]
     NotReady {
         /// The time that they had.
         after: Duration,

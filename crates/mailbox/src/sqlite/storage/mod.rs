@@ -91,7 +91,7 @@ impl DatabaseFile {
         let Some(name) = path.file_name() else {
             return Err(MailboxError::backend(
                 BackendErrorKind::NoAccess,
-                format!("{} names no file", path.display()),
+                format!("{} does not end in the name of a file: add one, such as mail.db", path.display()),
             ));
         };
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -179,8 +179,8 @@ impl DatabaseFile {
             }
             FileKind::Programmed => {
                 return foreign(format!(
-                    "{file} has triggers or views, which no mailbox has: somebody has changed it; name another file, or \
-                     restore a backup"
+                    "{file} has triggers or views, which no mailbox has, so another program has changed it: name another file, \
+                     or restore a backup"
                 ));
             }
             FileKind::Foreign => {

@@ -92,7 +92,7 @@ fn check_directory(path: &Path) -> Result<(), MailboxError> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let Ok(status) = fs::metadata(parent) else { return Ok(()) };
     if status.mode() & ANYBODY != 0 && status.mode() & STICKY == 0 {
-        return Err(refused(parent, "can be written by anybody"));
+        return Err(refused(parent, "can be written by everybody"));
     }
     Ok(())
 }
@@ -141,8 +141,8 @@ fn me() -> u32 {
 
 fn refused(path: &Path, wrong: &str) -> MailboxError {
     let reason = format!(
-        "{} {wrong}: a mailbox and the files beside it must belong to the user who uses it ({}); keep it in a \
-         directory of its own (mode 700), or run as its owner",
+        "{} {wrong}: a mailbox and the files beside it must be regular files of the user who uses it ({}); keep it in \
+         a directory of its own (mode 700), or run as its owner",
         path.display(),
         me()
     );
@@ -252,7 +252,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("mail");
         fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).expect("chmod");
-        assert!(refusal(&path).contains("can be written by anybody"));
+        assert!(refusal(&path).contains("can be written by everybody"));
         fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).expect("chmod");
         SqliteMailbox::open(&path).expect("as in /tmp");
     }

@@ -31,7 +31,7 @@ const MAX_DIGITS: usize = 9865;
 #[non_exhaustive]
 pub enum ParseBigIntError {
     /// The text contains something other than an optional sign and decimal digits.
-    #[error("not a decimal integer")]
+    #[error("this is not a decimal integer: write digits, with an optional sign in front")]
     NotDecimal,
     /// The number has so many digits that parsing it would take too long.
     #[error("the integer has more than {MAX_DIGITS} digits: build it from its bytes instead")]

@@ -38,7 +38,7 @@ pub struct NaiveDateTime {
 #[non_exhaustive]
 pub enum TimeError {
     /// The offset from UTC is a day or more.
-    #[error("the offset of {0} seconds from UTC must be less than a day")]
+    #[error("the offset of {0} seconds from UTC is too large: use less than a day (86400 seconds)")]
     Offset(i32),
     /// The instant is too far from 1970 for 64 bits of microseconds.
     #[error("the time is too far from 1970: microseconds since then must fit into 64 bits")]
@@ -47,7 +47,7 @@ pub enum TimeError {
     #[error("the time has {0} nanoseconds in its second, and must have fewer than 1000000000")]
     Nanoseconds(u32),
     /// The text is not a date-time.
-    #[error("not a date-time in the form 2024-02-29T12:34:56.789012{0}")]
+    #[error("this is not a date-time: write it like 2024-02-29T12:34:56.789012{0}")]
     Text(&'static str),
 }
 

@@ -59,7 +59,7 @@ fn a_decoding_error_names_the_path_and_both_kinds() {
     );
     assert_eq!(refused::<Table>(1), "result: expected struct Table, found the integer 1");
     assert_eq!(refused::<(u8, u8)>([1, 2, 3]), "result: expected 2 entries, found 3");
-    assert_eq!(refused::<(u8, u8)>([1]), "result: expected a tuple of size 2, found 1 entries");
+    assert_eq!(refused::<(u8, u8)>([1]), "result: expected a tuple of size 2, found 1 entry");
     assert_eq!(refused::<bool>(0.5), "result: expected a boolean, found the float 0.5");
 }
 

@@ -120,7 +120,7 @@ async fn a_server_that_never_gets_ready_fails_with_the_last_answer_of_its_probe(
     assert!(said.contains("SNAKEPIT_SOCKET") && said.contains("Application startup complete."), "{said}");
     let silent = application(&["--port", "{port}", "--silent"]).ready(Readiness::Port);
     let said = chain(&refused(late(silent)).await);
-    assert!(said.contains("nobody listens on port ") && said.contains("SNAKEPIT_PORT"), "{said}");
+    assert!(said.contains("no process listens on port ") && said.contains("SNAKEPIT_PORT"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +143,7 @@ async fn a_port_held_by_another_process_is_rejected_and_receives_nothing() {
         let began = Instant::now();
         let worker = application(&["--silent"]).ready(readiness).port(port);
         let said = chain(&refused(pool(worker).worker_start_timeout(SOON * 10)).await);
-        assert!(said.contains("is not held by a process of this worker"), "{said}");
+        assert!(said.contains("no process of this worker holds the socket"), "{said}");
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
     thief.set_nonblocking(true).expect("a flag");

@@ -202,17 +202,17 @@ async fn invalid_path_arguments_fail_the_call_before_anything_is_sent() {
 async fn an_invalid_route_fails_the_start_of_the_pool() {
     for (route, said) in [
         (Route::get("items"), "must begin with `/`"),
-        (Route::get("/items?x=1"), "query parameters are named in `query`"),
-        (Route::get("/items/../x"), "has a part \"..\""),
+        (Route::get("/items?x=1"), "name the parameters of a query in `query`"),
+        (Route::get("/items/../x"), "must not have a part \"..\""),
         (Route::get("/items/{id:int}"), "the name of an argument"),
         (Route::get("/items/{id"), "without a `}`"),
         (
             Route::get("/").header("Snakepit-Secret", "x"),
-            "only the adapter may set the header `snakepit-secret`",
+            "sets the header `snakepit-secret`, which only the adapter may set",
         ),
         (
             Route::get("/").header("content-length", "{x}"),
-            "only the adapter may set the header `content-length`",
+            "sets the header `content-length`, which only the adapter may set",
         ),
         (Route::get("/").header("a b", "x"), "\"a b\" is not a valid header name"),
         (Route::get("/").header("x", "a\r\nb"), "`x` has a line break"),

@@ -41,7 +41,7 @@ async fn a_port_that_another_process_holds_receives_nothing() {
     let custody = snakepit::custody::CustodyOptions::default().state_dir(home.path());
     let start = Snakepit::builder().pool(server(&["announces", &port.to_string()])).custody(custody).start();
     let told = chain(&soon("the start", start).await.expect_err("not its port"));
-    assert!(told.contains("is not held by a process of this worker"), "{told}");
+    assert!(told.contains("no process of this worker holds the socket"), "{told}");
     assert!(told.contains("SNAKEPIT_SOCKET"), "{told}");
     assert_eq!(taken(&thief), b"");
 }
