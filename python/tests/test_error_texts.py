@@ -63,16 +63,17 @@ SOURCE = """
         pass
 
     @snakepit.command
-    def pairs(pair: Tuple[int, datetime.date] = None, days: Optional[Dict[str, datetime.date]] = None):
+    def pairs(pair: Tuple[int, datetime.date] = (1, datetime.date.min), days: Optional[Dict[str, datetime.date]] = None):
         pass
 
     @snakepit.command
-    def scalars(price: decimal.Decimal = None, id: uuid.UUID = None, day: datetime.date = None, color: Color = None,
-                mode: Literal["r", "w"] = None, wait: datetime.timedelta = None, at: datetime.time = None):
+    def scalars(price: decimal.Decimal = decimal.Decimal(0), id: uuid.UUID = uuid.UUID(int=0),
+                day: datetime.date = datetime.date.min, color: Color = Color.RED, mode: Literal["r", "w"] = "r",
+                wait: datetime.timedelta = datetime.timedelta(0), at: datetime.time = datetime.time.min):
         pass
 
     @snakepit.command
-    def item(item: Item = None, needs: Needs = None):
+    def item(item: Item = Item("pen", decimal.Decimal(1)), needs: Needs = {}):
         pass
 
     @snakepit.command
