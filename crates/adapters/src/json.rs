@@ -49,7 +49,7 @@ impl Integers {
                 Err(none("an integer of more than 64 bits"))
             }
             Self::Safe if !(-SAFE..=SAFE).contains(&number) => Err(ValueError::unsendable(format!(
-                "the integers of this worker end at 2^53, and {number} is beyond: send it as text"
+                "this worker reads integers up to 2^53, and {number} is beyond: send it as text"
             ))),
             Self::Of64Bits | Self::Safe => Ok(()),
         }
@@ -173,7 +173,7 @@ pub(super) fn read(text: &[u8], integers: Integers) -> Result<Encoded, String> {
 /// Returns the message for an integer that cannot be read.
 pub(super) fn too_long(number: &str) -> String {
     let shown: String = number.chars().take(40).collect();
-    format!("the integer {shown} has more than 64 bits: it must be sent as text")
+    format!("the integer {shown} has more than 64 bits: send it as text")
 }
 
 /// Returns the first integer with more than 64 bits in a text that is JSON or similar to it.
@@ -235,8 +235,10 @@ pub(super) fn read_error(error: Json) -> RemoteError {
 
 #[cfg(test)]
 mod tests {
+    use snakepit_error_texts::ErrorTexts;
+
     use super::*;
-    use crate::value::{DateTime, Map};
+    use crate::value::{BigInt, DateTime, Map};
 
     fn written(value: impl Into<Value>) -> Result<String, String> {
         written_for(Integers::Of64Bits, value)
@@ -256,7 +258,7 @@ mod tests {
         }
         for number in [1 << 53, -(1 << 53), i64::MAX, i64::MIN] {
             let error = written_for(safe, Map::from([("n", number)])).expect_err("an error");
-            assert!(error.starts_with("n: the integers of this worker end at 2^53, and "), "{error}");
+            assert!(error.starts_with("n: this worker reads integers up to 2^53, and "), "{error}");
             assert_eq!(written_for(Integers::of(&[]), number), Ok(number.to_string()));
         }
         let error = written_for(safe, u128::MAX).expect_err("an error");
@@ -355,5 +357,25 @@ mod tests {
         );
         assert_eq!(read(r#""no""#).message, "no");
         assert_eq!(read(r#"{"message":7}"#).message, r#"{"message":7}"#);
+    }
+    #[test]
+    fn values_without_a_form_in_json_are_refused_with_the_way_out() {
+        let mut texts = ErrorTexts::new();
+        let big: BigInt = "99999999999999999999".parse().expect("an integer");
+        let time: DateTime = "2026-01-31T12:00:00Z".parse().expect("a date-time");
+        for value in [
+            Value::from(big),
+            Value::from(f64::INFINITY),
+            Value::from(bytes::Bytes::from_static(b"x")),
+            Value::from(time),
+            Value::from(Map::from([(Value::from(1), Value::Nil)])),
+            Value::from(1_i64 << 53),
+        ] {
+            let written = write(&mut Vec::new(), &value, Integers::Safe);
+            texts.add("", &written.expect_err("no form in JSON"));
+        }
+        let long = read(b"[99999999999999999999]", Integers::Of64Bits).expect_err("too long");
+        texts.add_text("", &long);
+        insta::assert_snapshot!(texts);
     }
 }

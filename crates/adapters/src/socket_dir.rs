@@ -38,8 +38,10 @@ impl SocketDir {
         let home = Self { dir };
         let length = home.socket().as_os_str().len();
         if length > LONGEST {
-            let message =
-                format!("{} is too long for a socket ({length} of {LONGEST} bytes)", home.dir.display());
+            let message = format!(
+                "{} is too long for a socket ({length} bytes, and {LONGEST} at most): set TMPDIR to a shorter path",
+                home.dir.display()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
         }
         Ok(home)

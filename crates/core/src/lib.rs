@@ -65,6 +65,6 @@ pub use worker::{OutputLine, OutputStream, StopWindow, WorkerOutput};
 
 #[cfg(test)]
 mod tests {
+    mod endings;
     mod errors;
-    mod reasons;
 }

@@ -90,5 +90,5 @@ pub fn raise(signal: i32) {
 #[cfg(all(test, not(portable)))]
 mod tests {
     mod errors;
-    mod reasons;
+    mod reports;
 }

@@ -52,5 +52,5 @@ pub use sqlite::SqliteMailbox;
 #[cfg(test)]
 mod tests {
     mod errors;
-    mod refusals;
+    mod options;
 }

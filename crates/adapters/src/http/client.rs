@@ -228,7 +228,9 @@ fn check_peer(stream: &UnixStream, users: &[u32]) -> io::Result<()> {
     if users.contains(&listens) {
         return Ok(());
     }
-    let message = format!("user {listens} listens there instead of the worker's user: nothing was sent");
+    let message = format!(
+        "a process of user {listens} listens there, and not one of the worker's user, so nothing was sent"
+    );
     Err(refusal(message))
 }
 

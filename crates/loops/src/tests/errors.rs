@@ -7,7 +7,7 @@ use snakepit_error_texts::{ErrorTexts, every_variant};
 
 use crate::lifecycle::CoordinatorError;
 use crate::mailbox::{MailboxError, check_wait};
-use crate::{GroupError, LoopError};
+use crate::{GroupError, HandlerFailure, LoopError};
 
 fn panicked() -> LoopError {
     LoopError::Panicked { name: "numbers".into(), reason: "index out of bounds: the len is 0".into() }
@@ -54,4 +54,13 @@ fn errors_of_loops_and_groups(texts: &mut ErrorTexts) {
         SignalHandling => [GroupError::SignalHandling(CoordinatorError::Thread(no_thread()))],
         Watchdog => [GroupError::Watchdog(no_thread())],
     });
+    for failure in [
+        HandlerFailure::from(no_thread()),
+        HandlerFailure::from(check_wait(Duration::from_mins(1)).expect_err("too long")),
+        HandlerFailure::new("NotText", ""),
+        HandlerFailure::of_panic(&"index out of bounds: the len is 0"),
+        HandlerFailure::of_panic(&7),
+    ] {
+        texts.add_text("HandlerFailure", &failure);
+    }
 }

@@ -97,7 +97,7 @@ async fn a_worker_whose_integers_are_floats_gets_no_integer_beyond_their_precisi
     let echoed: Value = pit.call("echo", args! { n: (1i64 << 53) - 1 }).await.expect("an echo");
     assert_eq!(echoed.get("n"), Some(&Value::from((1i64 << 53) - 1)));
     let error = chain(&pit.call::<Value>("echo", args! { n: 1i64 << 53 }).await.expect_err("too large"));
-    assert!(error.contains("n: the integers of this worker end at 2^53"), "{error}");
+    assert!(error.contains("n: this worker reads integers up to 2^53"), "{error}");
     pit.end().await;
 }
 
