@@ -71,6 +71,7 @@ fn install(into: Option<&Path>) -> Result<u8, CliFailure> {
     let site = site_of(&venv)?;
     let failed = |what: &str, error: &io::Error| {
         CliFailure::new(format!("cannot install the SDK into {}: {what}", venv.display()), error)
+            .hint("name an environment that you may write to with --into")
     };
     let package = site.join(PACKAGE);
     let ours = installed(&site).map_err(|error| failed("looking for an older one", &error))?;

@@ -112,8 +112,8 @@ fn time(key: &str, text: &str, place: &str) -> Result<Value, CliFailure> {
     if let Ok(time) = text.parse::<DateTime>() {
         return Ok(time.into());
     }
-    text.parse::<NaiveDateTime>().map(Into::into).map_err(|error| {
-        CliFailure::usage(format!("the argument {key} is not a date-time ({place}): {error}"))
+    text.parse::<NaiveDateTime>().map(Into::into).map_err(|_| {
+        CliFailure::usage(format!("the argument {key} is not a date-time ({place}): {text:?}"))
             .hint("write 2026-01-31T12:00:00Z, or an offset such as +02:00 instead of Z, or neither")
     })
 }

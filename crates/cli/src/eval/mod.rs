@@ -216,9 +216,7 @@ fn refused(error: &EvalError) -> CliFailure {
         EvalError::OtherCheckpoint { .. } | EvalError::OtherFormat { .. } => {
             failure.status(FAILED).hint("--checkpoint names another file")
         }
-        EvalError::Corrupt { .. } => {
-            failure.hint("remove the line to ask its sample again, or the file to start over")
-        }
+        EvalError::Corrupt { .. } => failure,
         _ => failure.hint("name another file with --checkpoint, in a directory that you may write to"),
     }
 }

@@ -186,7 +186,7 @@ fn cannot_run(program: &OsString, error: &SpawnError) -> CliFailure {
         }
         SpawnError::NotExecutable { .. } => CliFailure::of(error)
             .hint("it must be a program, or a script that begins with #!, and be executable (chmod +x)"),
-        SpawnError::NoCurrentDir { .. } => CliFailure::of(error).hint("cd to a directory that exists"),
+        SpawnError::NoCurrentDir { .. } => CliFailure::of(error),
         SpawnError::Process { .. } => CliFailure::new(format!("cannot run {}", program.display()), error),
         _ => CliFailure::new(format!("cannot run {}", program.display()), error)
             .hint("`snakepit doctor` shows the limits of this machine"),

@@ -379,7 +379,7 @@ async fn receive(args: ReceiveArgs) -> Result<(), CliFailure> {
         if let Err(error) = written {
             // No reader has seen this message or those after it.
             give_back(&mailbox, &messages[at..]).await;
-            return Err(CliFailure::new("cannot print the message, and gave it back", &error));
+            return Err(CliFailure::new("cannot print the message, so it was given back", &error));
         }
         if args.ack {
             message.ack().await?;
