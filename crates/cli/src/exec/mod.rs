@@ -186,7 +186,9 @@ fn cannot_run(program: &OsString, error: &SpawnError) -> CliFailure {
         }
         SpawnError::NotExecutable { .. } => CliFailure::of(error)
             .hint("it must be a program, or a script that begins with #!, and be executable (chmod +x)"),
-        SpawnError::NoCurrentDir { .. } => CliFailure::of(error),
+        SpawnError::NoCurrentDir { .. } => {
+            CliFailure::internal("the current directory is gone").hint("cd to a directory that exists")
+        }
         SpawnError::Process { .. } => CliFailure::new(format!("cannot run {}", program.display()), error),
         _ => CliFailure::new(format!("cannot run {}", program.display()), error)
             .hint("`snakepit doctor` shows the limits of this machine"),

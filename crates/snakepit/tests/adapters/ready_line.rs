@@ -135,7 +135,7 @@ async fn a_line_that_is_almost_ready_fails_at_once_and_says_why() {
         (r#"{"status":"ready"}"#, "add `port` or `socket`"),
         (r#"{"status":"ready","port":"http"}"#, "its port is \"http\""),
         (r#"{"status":"ready","port":0}"#, "its port is 0"),
-        (r#"{"status":"ready","port":65536}"#, "the last is 65535"),
+        (r#"{"status":"ready","port":65536}"#, "must be a number from 1 to 65535"),
         (r#"{"status":"ready","port":1,"socket":"/x"}"#, "both `port` and `socket`"),
     ] {
         let fault = fault(&format!("echo '{line}'; exec sleep 1000")).await;
