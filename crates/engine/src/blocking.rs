@@ -71,6 +71,14 @@ impl Blocking {
     }
 
     /// Calls a command and waits for the value. For a call with options, see [`Blocking::wait`].
+    ///
+    /// ```no_run
+    /// use snakepit::args;
+    ///
+    /// # fn example(pit: snakepit::lifecycle::Blocking) -> Result<(), snakepit::CallError> {
+    /// let sum: i64 = pit.call("add", args! { a: 1, b: 2 })?;
+    /// # Ok(()) }
+    /// ```
     pub fn call<T: DeserializeOwned + Send + 'static>(
         &self,
         command: &str,
@@ -96,6 +104,13 @@ impl Blocking {
     }
 
     /// Returns the engine, whose methods describe what [`Blocking::wait`] waits for.
+    ///
+    /// ```no_run
+    /// # fn example(pit: snakepit::lifecycle::Blocking) {
+    /// let status = pit.wait(pit.engine().pools()[0].status());
+    /// println!("{} workers", status.workers.len());
+    /// # }
+    /// ```
     pub fn engine(&self) -> &Snakepit {
         &self.pit
     }

@@ -15,6 +15,20 @@ use crate::tool::{ToolContext, Tools};
 use crate::{StartError, telemetry};
 
 /// Why an engine did not start. A failed start leaves nothing behind.
+///
+/// ```no_run
+/// use snakepit::{EngineError, Snakepit, StartError, python};
+///
+/// # async fn example() -> Result<(), EngineError> {
+/// match Snakepit::builder().pool(python("worker.py")).start().await {
+///     Ok(pit) => println!("{:?} serve", pit.pools()),
+///     Err(EngineError::Start { pool, source: StartError::NoSuchFile { path } }) => {
+///         eprintln!("pool {pool} needs {}", path.display());
+///     }
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -78,18 +92,50 @@ pub struct Builder {
 
 impl Builder {
     /// Adds a pool. The first pool serves the calls that name no pool.
+    ///
+    /// ```no_run
+    /// use snakepit::{Snakepit, args, python};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pit = Snakepit::builder()
+    ///     .pool(python("worker.py").workers(4))
+    ///     .pool(python("images.py").name("images"))
+    ///     .start()
+    ///     .await?;
+    /// let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await?;
+    /// let images = pit.pool("images").expect("the second pool");
+    /// let text: String = images.call("read", ("scan.png",)).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn pool(mut self, pool: PoolOptions) -> Self {
         self.pools.push(pool);
         self
     }
 
     /// Sets how processes are kept in custody.
+    ///
+    /// ```
+    /// use snakepit::custody::CustodyOptions;
+    /// use snakepit::{Snakepit, python};
+    ///
+    /// // The workers get 10 s to save their state before they are killed.
+    /// let custody = CustodyOptions::default().cleanup_on_stop_timeout_ms(10_000);
+    /// let builder = Snakepit::builder().pool(python("worker.py")).custody(custody);
+    /// ```
     pub fn custody(mut self, config: custody::CustodyOptions) -> Self {
         self.custody = config;
         self
     }
 
     /// Sets how much the engine logs. By default it logs warnings, and what a worker printed only if a call fails.
+    ///
+    /// ```
+    /// use snakepit::telemetry::{LogLevel, Logging};
+    /// use snakepit::{Snakepit, python};
+    ///
+    /// let logging = Logging::default().log_level(LogLevel::Info).forward_output();
+    /// let builder = Snakepit::builder().pool(python("worker.py")).logging(logging);
+    /// ```
     pub fn logging(mut self, logging: Logging) -> Self {
         self.logging = logging;
         self
@@ -124,6 +170,18 @@ impl Builder {
     }
 
     /// Offers a function like [`Builder::tool`] does, but one that answers with a stream of values.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    ///
+    /// use futures_util::{StreamExt, stream};
+    /// use snakepit::{Snakepit, python};
+    ///
+    /// // A worker reads it with `for number in snakepit.context().host.stream("count", 3): …`.
+    /// let builder = Snakepit::builder()
+    ///     .pool(python("worker.py"))
+    ///     .tool_stream("count", |(to,): (i64,), _| stream::iter(0..to).map(Ok::<_, Infallible>));
+    /// ```
     pub fn tool_stream<A, R, E, F, S>(mut self, name: impl Into<String>, tool: F) -> Self
     where
         A: DeserializeOwned,
@@ -137,6 +195,15 @@ impl Builder {
     }
 
     /// Starts all pools and waits until all their workers are ready.
+    ///
+    /// ```no_run
+    /// use snakepit::{EngineError, Snakepit, python};
+    ///
+    /// # async fn example() -> Result<(), EngineError> {
+    /// let pit = Snakepit::builder().pool(python("worker.py").workers(4)).start().await?;
+    /// assert_eq!(pit.pools()[0].workers().len(), 4);
+    /// # Ok(()) }
+    /// ```
     pub async fn start(self) -> Result<Snakepit, EngineError> {
         self.start_with(|_| {}).await
     }
@@ -156,12 +223,34 @@ impl Builder {
     }
 
     /// Starts all pools like [`Builder::start`], for a host without a runtime. The engine brings its own.
+    ///
+    /// ```no_run
+    /// use snakepit::{Snakepit, args, python};
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let pit = Snakepit::builder().pool(python("worker.py")).start_blocking()?;
+    ///     let sum: i64 = pit.call("add", args! { a: 1, b: 2 })?;
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn start_blocking(self) -> Result<Blocking, EngineError> {
         Blocking::start(self)
     }
 
     /// Starts all pools without waiting for their workers. Calls wait in the queue. [`Snakepit::await_ready`] waits for
     /// the workers.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::{Snakepit, python};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pit = Snakepit::builder().pool(python("worker.py")).start_in_background().await?;
+    /// // The server starts here, while the workers load their models.
+    /// pit.await_ready(Duration::from_mins(2)).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn start_in_background(self) -> Result<Snakepit, EngineError> {
         self.launch().await.map(|(pit, _)| pit)
     }

@@ -65,6 +65,14 @@ impl Snakepit {
     }
 
     /// Returns an empty description of an engine.
+    ///
+    /// ```no_run
+    /// use snakepit::{Snakepit, python};
+    ///
+    /// # async fn example() -> Result<(), snakepit::EngineError> {
+    /// let pit = Snakepit::builder().pool(python("worker.py")).start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -151,23 +159,55 @@ impl Snakepit {
     }
 
     /// Returns the pool with this name.
+    ///
+    /// ```no_run
+    /// # async fn example(pit: snakepit::Snakepit) -> Result<(), Box<dyn std::error::Error>> {
+    /// let images = pit.pool("images").ok_or("there is no pool for images")?;
+    /// let text: String = images.call("read", ("scan.png",)).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.pools().iter().find(|pool| pool.name() == name)
     }
 
     /// Returns all pools.
+    ///
+    /// ```no_run
+    /// # fn example(pit: snakepit::Snakepit) {
+    /// for pool in pit.pools() {
+    ///     println!("{}: {} calls run, {} wait", pool.name(), pool.in_flight(), pool.queued());
+    /// }
+    /// # }
+    /// ```
     pub fn pools(&self) -> &[Pool] {
         self.engine().pools.pools()
     }
 
     /// Waits until all workers of all pools are ready. All pools share the timeout. The error names the first pool that
     /// is not ready by then.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+    /// pit.pools()[0].scale(16);
+    /// pit.await_ready(Duration::from_mins(1)).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         try_join_all(self.pools().iter().map(|pool| pool.await_ready(timeout))).await?;
         Ok(())
     }
 
     /// Returns the run that the processes belong to, or `None` if no pool has processes.
+    ///
+    /// ```no_run
+    /// # fn example(pit: snakepit::Snakepit) {
+    /// if let Some(run) = pit.run() {
+    ///     println!("run {} keeps its records in {}", run.id(), run.dir().display());
+    /// }
+    /// # }
+    /// ```
     pub fn run(&self) -> Option<&Run> {
         self.engine().run()
     }
@@ -175,6 +215,19 @@ impl Snakepit {
     /// Waits until the engine takes no more calls, because it is being stopped or a signal asks the process to end.
     ///
     /// A task that waits here gets the grace period of the stop to finish; see [`crate::script`].
+    ///
+    /// ```no_run
+    /// # async fn next_job() -> i64 { 7 }
+    /// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+    /// loop {
+    ///     let job = tokio::select! {
+    ///         () = pit.stopping() => break,
+    ///         job = next_job() => job,
+    ///     };
+    ///     pit.call::<()>("work", (job,)).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn stopping(&self) {
         self.engine().stopping().await;
     }
@@ -199,6 +252,15 @@ impl Snakepit {
     }
 
     /// Stops the engine like [`Snakepit::stop`], with another grace period for the calls under way.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(pit: snakepit::Snakepit) {
+    /// let report = pit.stop_within(Duration::from_secs(5)).await;
+    /// println!("{} calls finished in time, {} did not", report.completed, report.cut_short);
+    /// # }
+    /// ```
     pub async fn stop_within(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
         if !engine.is_own() || engine.phase() == EnginePhase::Closed {
@@ -250,6 +312,16 @@ impl Snakepit {
     /// TERM at once, and KILL after the grace period of their engine's custody. The engines take no more calls.
     ///
     /// For hosts that end in their own way. Needs no runtime, blocks for a bounded time, and may be called repeatedly.
+    ///
+    /// ```no_run
+    /// use snakepit::Snakepit;
+    ///
+    /// // `exit` drops nothing, so the workers are ended first.
+    /// for stopped in Snakepit::cleanup() {
+    ///     println!("{} workers of run {} ended", stopped.report.stopped, stopped.run);
+    /// }
+    /// std::process::exit(1);
+    /// ```
     pub fn cleanup() -> Vec<StoppedRun> {
         let engines = Engine::all();
         for engine in &engines {

@@ -7,6 +7,7 @@
 //! A [`script`] passes these files in this order:
 //!
 //! - `script.rs`: resolve, start, await, run; then the shutdown;
+//! - `script_error.rs`: why a script failed;
 //! - `mode.rs`, `selection.rs`: how the script ends its process, and which setting decides;
 //! - `global.rs`: the process-wide engine, found or started;
 //! - `signals.rs`, `coordinator.rs`: how a script reacts to signals, and what the first, second and third signal mean;
@@ -21,6 +22,7 @@ mod failpoint;
 mod global;
 mod mode;
 mod script;
+mod script_error;
 mod selection;
 pub(crate) mod shutdown;
 mod signals;
@@ -30,4 +32,5 @@ pub use crate::custody::{Signal, exit_now};
 pub use coordinator::{CallbackId, CoordinatorError, ShutdownCoordinator, Stage};
 pub use exit::{EXIT_LIMIT, HookId, exit, forget, on_exit, set_exit_limit};
 pub use mode::{ArgumentError, ExitMode, StopMode};
-pub use script::{Script, ScriptError, script};
+pub use script::{Script, script};
+pub use script_error::ScriptError;

@@ -16,6 +16,7 @@ use super::exit;
 use super::failpoint::{ScriptStep, reach};
 use super::global::{self, GlobalEngine};
 use super::mode::{ArgumentError, ExitAction, ExitMode, StopMode};
+use super::script_error::ScriptError;
 use super::selection::{EXIT_VARIABLE, ExitModeInputs, HALT_VARIABLE, Selection, is_truthy, select};
 use super::shutdown::{CLEANUP_TIMEOUT, EndGuard, GRACE, Shutdown, ShutdownCause, end_dropped};
 use super::signals::ScriptSignals;
@@ -35,24 +36,6 @@ const AWAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long the function may go on after a signal, once its last call has been answered.
 const LAST_ANSWER_GRACE: Duration = Duration::from_millis(500);
-
-/// The reason why a script failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScriptError<E> {
-    /// An option has an unknown value. Nothing was started.
-    #[error(transparent)]
-    Argument(#[from] ArgumentError),
-    /// The engine did not start.
-    #[error(transparent)]
-    Start(EngineError),
-    /// The engine is running, but its pools did not become ready in time.
-    #[error("the pools of the script were not ready in time: see the cause, or set a longer await_timeout")]
-    NotReady(#[source] CallError),
-    /// The function failed.
-    #[error("{0}")]
-    Function(E),
-}
 
 /// A script: an engine, a function, and how the process ends. Created by [`script`].
 ///
