@@ -66,6 +66,14 @@ pub struct PoolStatus {
 }
 
 /// What the host knows of a worker without looking at the worker's processes.
+///
+/// ```no_run
+/// # fn example(pool: snakepit::Pool) {
+/// for worker in pool.workers() {
+///     println!("{} ({}) got {} calls in {:?}", worker.id, worker.language, worker.calls, worker.age);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct WorkerInfo {
@@ -111,6 +119,20 @@ impl WorkerInfo {
 }
 
 /// A worker in the snapshot of its pool.
+///
+/// ```no_run
+/// use snakepit::pool::WorkerLiveness;
+///
+/// # async fn example(pool: snakepit::Pool) {
+/// for worker in pool.status().await.workers {
+///     if worker.liveness == Some(WorkerLiveness::Stuck) {
+///         for call in &worker.at_work {
+///             println!("{} is stuck; it has run {} for {:?}", worker.info.id, call.command, call.since);
+///         }
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct WorkerStatus {
@@ -180,6 +202,17 @@ pub struct CallAtWork {
 }
 
 /// The answer of a worker's `health` hook.
+///
+/// ```no_run
+/// # async fn example(pool: snakepit::Pool) {
+/// for health in pool.check_health().await {
+///     match health.answer {
+///         Ok(value) => println!("{}: {value}", health.worker),
+///         Err(error) => eprintln!("{} is not well: {error}", health.worker),
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HealthAnswer {

@@ -10,6 +10,14 @@ use crate::sharded::Sharded;
 /// How the calls of a pool have ended since the pool was started. Each call, and each input of a map, is counted in one
 /// of these fields when its caller gets the outcome or goes away. [`retried`](Outcomes::retried) is not an end, and is
 /// counted in addition.
+///
+/// ```no_run
+/// # fn example(pool: snakepit::Pool) {
+/// let outcomes = pool.outcomes();
+/// let unanswered = outcomes.died + outcomes.timed_out + outcomes.queue_timed_out;
+/// println!("{unanswered} of {} calls were not answered", outcomes.calls());
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Outcomes {

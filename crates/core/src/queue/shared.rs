@@ -24,6 +24,22 @@ use crate::worker::{OomDetector, Worker};
 use snakepit_policy::memory_growth::Growth;
 
 /// The state of a pool's workers.
+///
+/// ```
+/// use snakepit::Snakepit;
+/// use snakepit::adapter::Mock;
+/// use snakepit::pool::PoolHealth;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pit = Snakepit::builder().pool(snakepit::mock(Mock::new()).workers(2)).start().await?;
+/// let health = pit.pools()[0].health().borrow().clone();
+/// match health {
+///     PoolHealth::Ready(workers) => assert_eq!(workers, 2),
+///     PoolHealth::Short { serving, reason } => eprintln!("only {serving} workers serve: {reason}"),
+///     other => eprintln!("{other:?}: {}", other.reason().unwrap_or("no worker serves")),
+/// }
+/// # pit.stop().await; Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PoolHealth {

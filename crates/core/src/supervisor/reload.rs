@@ -39,6 +39,18 @@ pub struct Reloaded {
 }
 
 /// Why a reload failed.
+///
+/// ```no_run
+/// use snakepit::pool::ReloadError;
+///
+/// # async fn example(pool: snakepit::Pool) -> Result<(), ReloadError> {
+/// match pool.reload().await {
+///     Ok(reloaded) => println!("generation {} serves", reloaded.generation),
+///     Err(ReloadError::Aborted { reason, .. }) => eprintln!("the old code still serves: {reason}"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {

@@ -15,6 +15,15 @@ use super::{Encoded, ValueError, write};
 /// holds arguments by position, `()` means no arguments, and anything else is a single argument.
 ///
 /// If an argument cannot be sent, the call returns the error, not the macro.
+///
+/// ```no_run
+/// use snakepit::{CallError, Snakepit, args};
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), CallError> {
+/// let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await?;
+/// let same: i64 = pit.call("add", args![1, 2]).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Args(Result<Encoded, ValueError>);
 

@@ -16,6 +16,16 @@ use super::{Value, ValueError, write};
 /// A value in the bytes of the wire format. Cheap to clone.
 ///
 /// The head is MessagePack. Long byte strings are kept beside the head as bodies, which are shared and not copied.
+///
+/// ```no_run
+/// use snakepit::value::Encoded;
+///
+/// # async fn example(pit: snakepit::Snakepit) -> Result<(), snakepit::CallError> {
+/// // The host hands the table on without decoding it.
+/// let table: Encoded = pit.call("load", ("prices.csv",)).await?;
+/// let mean: f64 = pit.call("mean", (table,)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Encoded {
     head: Bytes,

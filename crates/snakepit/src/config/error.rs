@@ -7,6 +7,17 @@ use std::path::{Path, PathBuf};
 use snakepit_core::similar_names;
 
 /// The reason why a configuration cannot be used.
+///
+/// ```
+/// use snakepit::{Config, ConfigError};
+///
+/// match Config::load("missing.toml") {
+///     Ok(config) => println!("{} pools", config.pools().len()),
+///     Err(ConfigError::Unreadable { path, source }) => eprintln!("{}: {source}", path.display()),
+///     // The text has the file, the line, the key, and what would be right.
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
