@@ -41,6 +41,18 @@ pub struct Built {
 impl Environment {
     /// Finds the environment in the cache, or builds it. The tools run as processes of `run`, and events name the
     /// `owner`. Returns `None` if there is nothing to install.
+    ///
+    /// ```no_run
+    /// use snakepit::custody::Run;
+    /// use snakepit::environment::{Environment, EnvironmentError};
+    ///
+    /// # async fn example(run: &Run) -> Result<(), EnvironmentError> {
+    /// let environment = Environment::new().requirements(["numpy>=2"]);
+    /// if let Some(built) = environment.build(run, "setup").await? {
+    ///     println!("{} has the packages", built.python.display());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn build(&self, run: &Run, owner: &str) -> Result<Option<Built>, EnvironmentError> {
         let helpers = HelperRunner::new(run.clone(), owner, self.base()).env(&self.variables);
         self.obtain(&helpers).await

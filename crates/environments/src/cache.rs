@@ -21,6 +21,21 @@ use super::manifest::{Manifest, wall_now};
 use snakepit_custody::{DirError, Owner, PrivateDir};
 
 /// A directory of environments.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use snakepit::environment::{Cache, EnvironmentError};
+///
+/// # fn example() -> Result<(), EnvironmentError> {
+/// let cache = Cache::at(Cache::default_dir()?);
+/// for environment in cache.list()? {
+///     println!("{} {}: {} bytes", environment.key, environment.state.as_str(), environment.bytes);
+/// }
+/// let pruned = cache.prune(Duration::from_hours(30 * 24))?;
+/// println!("{} environments were removed", pruned.len());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Cache {
     dir: PathBuf,

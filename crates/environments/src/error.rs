@@ -38,6 +38,19 @@ fn example(needs: &str) -> String {
 }
 
 /// Why an environment could not be built. Nothing of a failed build is used.
+///
+/// ```no_run
+/// use snakepit::custody::Run;
+/// use snakepit::environment::{Environment, EnvironmentError};
+///
+/// # async fn example(run: &Run) -> Result<(), EnvironmentError> {
+/// match Environment::new().python("3.13").requirements(["numpy>=2"]).build(run, "setup").await {
+///     Ok(_) => println!("the environment is ready"),
+///     Err(EnvironmentError::NoVersion { version, .. }) => eprintln!("install Python {version} first"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {

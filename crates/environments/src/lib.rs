@@ -75,6 +75,15 @@ enum Packages {
 }
 
 /// The tool that builds environments.
+///
+/// ```
+/// use snakepit::adapter::PythonWorker;
+/// use snakepit::environment::{Environment, Installer};
+///
+/// // The start fails if there is no uv. By default, pip would take its place.
+/// let environment = Environment::new().requirements(["numpy>=2"]).installer(Installer::Uv);
+/// let pool = snakepit::python(PythonWorker::new("worker.py").environment(environment));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Installer {
@@ -110,18 +119,38 @@ impl Environment {
 
     /// Sets the Python: a version (`3.12`), the path or name of an interpreter, or the directory of a virtual
     /// environment. The default is that of `$VIRTUAL_ENV`, or else `python3` in `PATH`.
+    ///
+    /// ```
+    /// use snakepit::environment::Environment;
+    ///
+    /// let newest = Environment::new().python("3.13");
+    /// let existing = Environment::new().python("/opt/models/venv");
+    /// ```
     pub fn python(mut self, python: impl Into<Python>) -> Self {
         self.python = Some(python.into());
         self
     }
 
     /// Installs these requirements, written as for `pip`: `numpy>=2`. Replaces a requirements file or a project.
+    ///
+    /// ```
+    /// use snakepit::environment::Environment;
+    ///
+    /// let environment = Environment::new().requirements(["numpy>=2", "pillow"]);
+    /// assert!(environment.installs());
+    /// ```
     pub fn requirements(mut self, requirements: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.packages = Some(Packages::Requirements(requirements.into_iter().map(Into::into).collect()));
         self
     }
 
     /// Installs the requirements in a file, with or without hashes. Replaces a list of requirements or a project.
+    ///
+    /// ```
+    /// use snakepit::environment::Environment;
+    ///
+    /// let environment = Environment::new().requirements_file("requirements.txt").relative_to("/srv/models");
+    /// ```
     pub fn requirements_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.packages = Some(Packages::RequirementsFile(file.into()));
         self
@@ -130,6 +159,13 @@ impl Environment {
     /// Installs the dependencies of a project, but not the project itself. Accepts a `pyproject.toml` (a `uv.lock`
     /// beside it is used), a `uv.lock`, a `pylock.toml`, a requirements file, or a directory that contains one of
     /// these. `uv.lock` and `pylock.toml` require `uv`. Replaces a list or a file of requirements.
+    ///
+    /// ```
+    /// use snakepit::environment::Environment;
+    ///
+    /// // The directory has a pyproject.toml and a uv.lock.
+    /// let environment = Environment::new().project("workers");
+    /// ```
     pub fn project(mut self, project: impl Into<PathBuf>) -> Self {
         self.packages = Some(Packages::Project(project.into()));
         self
@@ -142,24 +178,55 @@ impl Environment {
     }
 
     /// Adds options for `pip install` or `uv pip install`, such as `--find-links`, `wheels`.
+    ///
+    /// ```
+    /// use snakepit::environment::Environment;
+    ///
+    /// // Without the network: all packages are wheels in a directory.
+    /// let environment =
+    ///     Environment::new().requirements(["numpy"]).install_args(["--no-index", "--find-links", "wheels"]);
+    /// ```
     pub fn install_args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.args = args.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets the base of relative paths. The default is the working directory of the host.
+    ///
+    /// ```
+    /// use snakepit::environment::Environment;
+    ///
+    /// let environment = Environment::new().project("workers").relative_to("/srv/app");
+    /// assert_eq!(environment.base(), std::path::Path::new("/srv/app"));
+    /// ```
     pub fn relative_to(mut self, dir: impl Into<PathBuf>) -> Self {
         self.dir = Some(dir.into());
         self
     }
 
     /// Sets the directory of the cache. The default is [`Cache::default_dir`].
+    ///
+    /// ```
+    /// use snakepit::environment::Environment;
+    ///
+    /// // An image is built with the environment inside.
+    /// let environment = Environment::new().requirements(["numpy"]).cache_dir("/opt/snakepit/envs");
+    /// ```
     pub fn cache_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.cache = Some(dir.into());
         self
     }
 
     /// Sets the timeout of a build. The default is 30 minutes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use snakepit::environment::Environment;
+    ///
+    /// // PyTorch is a large download.
+    /// let environment = Environment::new().requirements(["torch"]).timeout(Duration::from_hours(1));
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

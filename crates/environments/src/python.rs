@@ -16,6 +16,14 @@ use snakepit_custody::Command;
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How to find an interpreter.
+///
+/// ```
+/// use snakepit::environment::Python;
+///
+/// assert_eq!(Python::from("3.12"), Python::Version("3.12".into()));
+/// assert_eq!(Python::from("python3.12"), Python::Name("python3.12".into()));
+/// assert_eq!(Python::from(".venv/bin/python"), Python::Path(".venv/bin/python".into()));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Python {

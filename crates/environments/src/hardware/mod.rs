@@ -22,6 +22,16 @@ pub use cpu::Cpu;
 pub use notation::{GpuChoice, ThreadCount};
 
 /// The hardware of a machine.
+///
+/// ```
+/// use snakepit::hardware::Hardware;
+///
+/// let hardware = Hardware::look();
+/// println!("{} cores", hardware.cpu.usable);
+/// for gpu in &hardware.gpus {
+///     println!("{gpu}");
+/// }
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Hardware {
