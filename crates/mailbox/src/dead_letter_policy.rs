@@ -112,6 +112,16 @@ setters! {
 }
 
 /// Exponential backoff with jitter: each pause is twice as long as the previous one.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::Backoff;
+///
+/// let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10)).jitter(0.0);
+/// let pauses = [1, 2, 3, 4, 5].map(|deliveries| backoff.pause(deliveries, 0.5).as_secs());
+/// assert_eq!(pauses, [1, 2, 4, 8, 10]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Backoff {

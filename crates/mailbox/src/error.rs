@@ -6,6 +6,22 @@ use std::time::Duration;
 use super::MessageId;
 
 /// Why an operation failed. A failed operation changes nothing, unless the variant says otherwise.
+///
+/// ```
+/// use snakepit::mailbox::{Mailbox, MailboxError, MemoryMailbox, ReceiveOptions, SendOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mailbox = MemoryMailbox::new("orders");
+/// # mailbox.send(b"one coffee".to_vec(), SendOptions::new()).await?;
+/// let message = &mailbox.receive(ReceiveOptions::new()).await?[0];
+/// match message.ack().await {
+///     Ok(()) => println!("done"),
+///     Err(MailboxError::ReceiptExpired) => println!("it took too long: another receiver gets the message"),
+///     Err(error) if error.is_passing() => println!("try the ack again soon: {error}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MailboxError {

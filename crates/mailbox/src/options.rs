@@ -229,6 +229,22 @@ setters! {
 }
 
 /// The options of a nack.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::{Mailbox, MemoryMailbox, NackOptions, ReceiveOptions, SendOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mailbox = MemoryMailbox::new("orders");
+/// # mailbox.send(b"one coffee".to_vec(), SendOptions::new()).await?;
+/// let message = &mailbox.receive(ReceiveOptions::new()).await?[0];
+/// let retry = NackOptions::new().visibility(Duration::from_mins(1)).error("the printer is offline");
+/// message.nack(retry).await?;
+/// let found = mailbox.find(message.id).await?.expect("it was given back");
+/// assert_eq!(found.message.last_error(), Some("the printer is offline"));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct NackOptions {

@@ -6,6 +6,19 @@ use super::MailboxError;
 use super::options::{MAX_DELAY, positive};
 
 /// The settings of a mailbox. They are stored with the mailbox, so that all of its users follow the same settings.
+///
+/// ```
+/// use snakepit::mailbox::{Mailbox, MemoryMailbox};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mailbox = MemoryMailbox::new("orders");
+/// let settings = mailbox.settings().await?;
+/// if settings.paused {
+///     println!("nothing is delivered until the mailbox is resumed");
+/// }
+/// assert_eq!(settings.max_deliveries, 5);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -148,6 +161,21 @@ impl Default for QueueSettings {
 }
 
 /// A change to a mailbox's settings. Fields that are `None` keep the current value.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::{Mailbox, MemoryMailbox, SettingsChange};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mailbox = MemoryMailbox::new("orders");
+/// let change = SettingsChange::new().max_deliveries(3).rate_limit(100, Duration::from_mins(1));
+/// mailbox.configure(change).await?;
+/// // The limits stay while the mailbox is paused.
+/// let settings = mailbox.configure(SettingsChange::new().pause()).await?;
+/// assert!(settings.paused && settings.max_deliveries == 3);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SettingsChange {

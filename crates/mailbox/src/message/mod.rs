@@ -38,6 +38,19 @@ impl FromStr for MessageId {
 }
 
 /// The proof of one lease of one message. Receipts are never reused. The text form can be passed to another process.
+///
+/// ```
+/// use snakepit::mailbox::{Mailbox, MemoryMailbox, Receipt, ReceiveOptions, SendOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mailbox = MemoryMailbox::new("orders");
+/// # mailbox.send(b"one coffee".to_vec(), SendOptions::new()).await?;
+/// let message = &mailbox.receive(ReceiveOptions::new()).await?[0];
+/// let text = message.receipt.as_ref().expect("the message is leased").to_string();
+/// // Later, in the request that reports the end of the work:
+/// mailbox.ack(&Receipt::from(text.as_str())).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Receipt(pub(crate) ReceiptKey);
 
@@ -70,6 +83,23 @@ impl From<&str> for Receipt {
 }
 
 /// A message that was received or inspected.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::{Mailbox, MemoryMailbox, ReceiveOptions, SendOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mailbox = MemoryMailbox::new("numbers");
+/// # mailbox.send(b"7".to_vec(), SendOptions::new()).await?;
+/// for message in mailbox.receive(ReceiveOptions::new()).await? {
+///     match message.read::<i64>() {
+///         Ok(number) if number >= 0 => message.ack().await?,
+///         _ => message.nack(Duration::from_secs(10)).await?,
+///     }
+/// }
+/// # assert_eq!(mailbox.count().await?.delayed, 0); Ok(()) }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Message {
@@ -242,6 +272,23 @@ impl DeadReason {
 }
 
 /// A message that was given up.
+///
+/// ```
+/// use snakepit::mailbox::{DeadReason, Mailbox, MemoryMailbox};
+/// # use snakepit::mailbox::{ReceiveOptions, SendOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mailbox = MemoryMailbox::new("orders");
+/// # mailbox.send(b"one coffee".to_vec(), SendOptions::new()).await?;
+/// # let reason = DeadReason::Failed { error: "no beans".into() };
+/// # mailbox.receive(ReceiveOptions::new()).await?[0].bury(reason).await?;
+/// let letters = mailbox.dead_letters(100).await?;
+/// let failed = letters.iter().filter(|it| matches!(it.reason, DeadReason::Failed { .. }));
+/// let ids: Vec<_> = failed.map(|letter| letter.message.id).collect();
+/// // The cause is repaired, so these messages get another chance.
+/// assert_eq!(mailbox.redrive(Some(&ids)).await?, 1);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter {

@@ -17,6 +17,25 @@ const KEPT: Duration = Duration::from_mins(1);
 const LONGEST_ERROR: usize = 2048;
 
 /// The reply to a message that was sent with [`SendOptions::keep_result`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::{Mailbox, MemoryMailbox, SendOptions, body};
+/// # use snakepit::mailbox::ReceiveOptions;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mailbox = MemoryMailbox::new("numbers");
+/// let options = SendOptions::new().keep_result(Duration::from_hours(1));
+/// let id = mailbox.send(body(&7)?, options).await?;
+/// # mailbox.receive(ReceiveOptions::new()).await?[0].reply(&49).await?;
+/// // Later, perhaps in another process:
+/// if let Some(reply) = mailbox.result(id, Duration::from_secs(20)).await? {
+///     let square: i64 = reply.read()?;
+///     assert_eq!(square, 49);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Reply {
@@ -65,6 +84,21 @@ impl Reply {
 }
 
 /// The options of a request.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::{Mailbox, MailboxError, RequestOptions, SendOptions, body};
+///
+/// # async fn example(mailbox: &dyn Mailbox) -> Result<(), MailboxError> {
+/// let options = RequestOptions::new().timeout(Duration::from_mins(2)).send(SendOptions::new().priority(5));
+/// match mailbox.request(body(&7)?, options).await {
+///     Ok(reply) => println!("{}", reply.read::<i64>()?),
+///     Err(MailboxError::NoReply { id, .. }) => println!("the answer to {id} may come later"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RequestOptions {

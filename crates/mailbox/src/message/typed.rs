@@ -34,6 +34,19 @@ pub struct TypedMailbox<T> {
 }
 
 /// A message and its decoded body. Dereferences to the [`Message`], which still has the bytes.
+///
+/// ```
+/// use snakepit::mailbox::{MemoryMailbox, ReceiveOptions, SendOptions, TypedMailbox};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let numbers: TypedMailbox<i64> = TypedMailbox::new(MemoryMailbox::new("numbers"));
+/// # numbers.send(&7, SendOptions::new()).await?;
+/// for message in numbers.receive(ReceiveOptions::new()).await? {
+///     println!("{}, delivery {}", message.value * message.value, message.delivery_count);
+///     message.ack().await?;
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TypedMessage<T> {

@@ -14,6 +14,19 @@ use crate::{DeadLetterPolicy, MailboxError};
 use snakepit_settings::setters;
 
 /// Options for opening a mailbox in a file.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use snakepit::mailbox::MailboxError;
+/// use snakepit::mailbox::sqlite::SqliteOptions;
+///
+/// # fn example() -> Result<(), MailboxError> {
+/// let options = SqliteOptions::new().queue("orders").busy_timeout(Duration::from_secs(30));
+/// // A wrong name is an error. Without `existing`, it would be a new, empty mailbox.
+/// let orders = options.existing().open("mail.db")?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
     queue: String,
