@@ -5,6 +5,16 @@ use std::time::Duration;
 use crate::mailbox::Backoff;
 
 /// What a group does when one of its loops crashes.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use snakepit::loops::{CrashPolicy, LoopGroup};
+/// use snakepit::mailbox::Backoff;
+///
+/// let pauses = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
+/// let group = LoopGroup::new("service").crash_policy(CrashPolicy::Restart(pauses));
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub enum CrashPolicy {

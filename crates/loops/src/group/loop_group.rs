@@ -20,6 +20,18 @@ pub(super) enum SignalHandling {
 }
 
 /// The reason why the run of a group failed.
+///
+/// ```no_run
+/// # use snakepit::loops::{GroupError, LoopGroup, RunOptions};
+/// # async fn doc(group: LoopGroup) -> Result<(), GroupError> {
+/// match group.run(RunOptions::new()).await {
+///     Ok(end) if end.is_clean => println!("all messages were finished or given back"),
+///     Ok(end) => std::process::exit(end.status.into()),
+///     Err(GroupError::Crashed { name, source }) => eprintln!("the loop {name} crashed: {source}"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
@@ -103,17 +115,44 @@ impl LoopGroup {
     }
 
     /// Adds a loop of priority 0.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use snakepit::loops::{HandlerFailure, LoopGroup, MainLoop};
+    /// use snakepit::mailbox::{MemoryMailbox, TypedMessage};
+    ///
+    /// let print = |order: TypedMessage<String>| async move { Ok::<_, HandlerFailure>(println!("{}", order.value)) };
+    /// let orders = MainLoop::new("orders", Arc::new(MemoryMailbox::new("orders")), print);
+    /// let group = LoopGroup::new("service").with(Arc::new(orders));
+    /// assert_eq!(group.loops().count(), 1);
+    /// ```
     pub fn with(self, runnable: Arc<dyn Runnable>) -> Self {
         self.with_priority(runnable, 0)
     }
 
     /// Adds a loop. Loops of a higher priority are shut down after the others, in the time that those leave.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use snakepit::loops::{LoopGroup, MainLoop};
+    /// # fn doc(orders: Arc<MainLoop>, mails: Arc<MainLoop>) {
+    /// // Orders send mails, so the loop of the mails ends last.
+    /// let group = LoopGroup::new("service").with(orders).with_priority(mails, 10);
+    /// # }
+    /// ```
     pub fn with_priority(mut self, runnable: Arc<dyn Runnable>, priority: i32) -> Self {
         self.members.push(GroupMember { runnable, priority });
         self
     }
 
     /// Sets what the group does when one of its loops crashes.
+    ///
+    /// ```
+    /// use snakepit::loops::{CrashPolicy, LoopGroup};
+    ///
+    /// let group = LoopGroup::new("service").crash_policy(CrashPolicy::restart());
+    /// ```
     pub fn crash_policy(mut self, policy: CrashPolicy) -> Self {
         self.crash = policy;
         self
@@ -132,6 +171,22 @@ impl LoopGroup {
 
     /// Runs all loops until they have ended, and does not handle signals. A [`LoopScope`](crate::LoopScope) and a group
     /// within a group run this way.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use snakepit::loops::{GroupError, LoopGroup, RunOptions};
+    /// # async fn ctrl_c() {}
+    /// # async fn doc(group: Arc<LoopGroup>) -> Result<(), GroupError> {
+    /// // The host handles signals itself.
+    /// let ended = Arc::clone(&group);
+    /// tokio::spawn(async move {
+    ///     ctrl_c().await;
+    ///     ended.end().await
+    /// });
+    /// let end = group.run_without_signals(RunOptions::new()).await?;
+    /// println!("clean: {}", end.is_clean);
+    /// # Ok(()) }
+    /// ```
     pub async fn run_without_signals(&self, options: RunOptions) -> Result<GroupEnd, GroupError> {
         self.run_with(options, SignalHandling::Leave).await
     }
@@ -146,12 +201,30 @@ impl LoopGroup {
     }
 
     /// Shuts all loops down, in the order of their priorities, within the group's shutdown timeout.
+    ///
+    /// ```no_run
+    /// # async fn doc(group: snakepit::loops::LoopGroup) {
+    /// if !group.end().await {
+    ///     eprintln!("{:?} are not finished", group.left());
+    /// }
+    /// # }
+    /// ```
     pub fn end(&self) -> BoxFuture<'static, bool> {
         self.shutdown(self.shutdown_timeout)
     }
 
     /// Pauses all loops: messages in flight complete, and messages that were not started go back. [`LoopGroup::resume`]
     /// ends the pause.
+    ///
+    /// ```no_run
+    /// # async fn doc(group: snakepit::loops::LoopGroup) {
+    /// let left = group.drain();
+    /// println!("{} messages are being handled", left.in_flight);
+    /// group.until_empty().await;
+    /// // The database can be upgraded now.
+    /// group.resume();
+    /// # }
+    /// ```
     pub fn drain(&self) -> RemainingMessages {
         self.set_intake(Intake::Paused);
         self.left()
@@ -191,6 +264,12 @@ impl LoopGroup {
     }
 
     /// Reports whether all loops run, take messages and have no trouble.
+    ///
+    /// ```no_run
+    /// # fn doc(group: snakepit::loops::LoopGroup) {
+    /// let status = if group.is_ready() { 200 } else { 503 };
+    /// # }
+    /// ```
     pub fn is_ready(&self) -> bool {
         let serves = |it: &LoopHealth| {
             it.running && it.intake == Intake::Open && it.end == EndOrder::Not && it.trouble.is_none()
@@ -204,6 +283,17 @@ impl LoopGroup {
     }
 
     /// Returns the state of each loop.
+    ///
+    /// ```no_run
+    /// # fn doc(group: snakepit::loops::LoopGroup) {
+    /// for health in group.health() {
+    ///     println!("{}: {} messages, the oldest for {:?}", health.name, health.in_flight, health.oldest);
+    ///     if let Some(trouble) = health.trouble {
+    ///         eprintln!("{} cannot work: {trouble}", health.name);
+    ///     }
+    /// }
+    /// # }
+    /// ```
     pub fn health(&self) -> Vec<LoopHealth> {
         self.loops().map(|runnable| LoopHealth::of(runnable.control())).collect()
     }

@@ -15,6 +15,20 @@ use crate::mailbox::DeadLetterPolicy;
 /// A [`DeadLetterPolicy`] matches a failure by its name: the type of the worker's exception, the variant of a
 /// [`CallError`], or else the name of the error's type. A type that is just called `Error` is prefixed by its module:
 /// `io::Error`, `serde_json::Error`. A panic is called `panic`, and a reply that cannot be delivered `ReplyFailed`.
+///
+/// ```
+/// use snakepit::loops::HandlerFailure;
+/// use snakepit::mailbox::TypedMessage;
+///
+/// async fn print(order: TypedMessage<String>) -> Result<(), HandlerFailure> {
+///     if order.value.is_empty() {
+///         return Err(HandlerFailure::new("Empty", "the order has no items"));
+///     }
+///     // The name of this failure is `io::Error`.
+///     std::fs::write("order.txt", &order.value)?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct HandlerFailure {

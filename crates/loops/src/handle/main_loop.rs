@@ -80,6 +80,17 @@ impl MainLoop {
     }
 
     /// Sets how many messages are handled at the same time, at least one.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use snakepit::loops::{HandlerFailure, MainLoop};
+    /// use snakepit::mailbox::{MemoryMailbox, TypedMessage};
+    ///
+    /// # let mailbox = Arc::new(MemoryMailbox::new("urls"));
+    /// # async fn fetch(url: TypedMessage<String>) -> Result<usize, HandlerFailure> { Ok(url.value.len()) }
+    /// // The handler mostly waits for servers, so many of them run at a time.
+    /// let fetches = MainLoop::new("fetches", mailbox, fetch).concurrency(32).prefetch(8);
+    /// ```
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.inner.concurrency = Concurrency::Fixed(messages.max(1));
         self
@@ -94,12 +105,40 @@ impl MainLoop {
 
     /// Sets what happens to messages whose handling failed. A run writes the policy's delivery limit to the mailbox's
     /// settings, for all users of the mailbox. If the policy has no limit, the mailbox keeps its own.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use snakepit::loops::{HandlerFailure, MainLoop};
+    /// use snakepit::mailbox::{DeadLetterPolicy, MemoryMailbox, TypedMessage};
+    ///
+    /// # let mailbox = Arc::new(MemoryMailbox::new("orders"));
+    /// async fn handle(order: TypedMessage<String>) -> Result<(), HandlerFailure> {
+    ///     if order.value.is_empty() {
+    ///         return Err(HandlerFailure::new("Empty", "the order has no items"));
+    ///     }
+    ///     Ok(())
+    /// }
+    /// // Another delivery would not help an empty order. Other failures get ten.
+    /// let policy = DeadLetterPolicy::new().include("Empty").max_deliveries(10);
+    /// let orders = MainLoop::new("orders", mailbox, handle).policy(policy);
+    /// ```
     pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
         self.rules().policy = policy;
         self
     }
 
     /// Sets what happens to messages that the policy gives up.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use snakepit::loops::{GiveUpAction, HandlerFailure, MainLoop};
+    /// use snakepit::mailbox::{MemoryMailbox, TypedMessage};
+    ///
+    /// # let mailbox = Arc::new(MemoryMailbox::new("numbers"));
+    /// # async fn square(number: TypedMessage<i64>) -> Result<i64, HandlerFailure> { Ok(number.value * number.value) }
+    /// // The requester learns of the failure and need not wait until its timeout.
+    /// let squares = MainLoop::new("squares", mailbox, square).give_up(GiveUpAction::Reply);
+    /// ```
     pub fn give_up(mut self, give_up: GiveUpAction) -> Self {
         self.rules().give_up = give_up;
         self
@@ -113,6 +152,22 @@ impl MainLoop {
 
     /// Returns the handler's reply to a message of another mailbox, if the message asks for one. The loop need not run.
     /// Neither the policy nor the concurrency applies.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use snakepit::loops::{HandlerFailure, MainLoop};
+    /// use snakepit::mailbox::{Mailbox, MemoryMailbox, ReceiveOptions, SendOptions, TypedMessage, body};
+    ///
+    /// # async fn square(number: TypedMessage<i64>) -> Result<i64, HandlerFailure> { Ok(number.value * number.value) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // A test asks the handler without running the loop.
+    /// let mailbox = Arc::new(MemoryMailbox::new("numbers"));
+    /// mailbox.send(body(&7)?, SendOptions::new().reply_to("answers")).await?;
+    /// let message = &mailbox.receive(ReceiveOptions::new()).await?[0];
+    /// let squares = MainLoop::new("squares", mailbox.clone(), square);
+    /// assert_eq!(squares.answer(message).await.unwrap(), Some(b"49".to_vec()));
+    /// # Ok(()) }
+    /// ```
     pub async fn answer(&self, message: &Message) -> Result<Option<Vec<u8>>, HandlerFailure> {
         match (self.inner.work)(message).await {
             HandlingOutcome::Done(reply) => Ok(reply),

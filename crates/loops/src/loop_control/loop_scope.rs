@@ -8,6 +8,25 @@ use crate::{LoopError, RunOptions, Runnable, SHUTDOWN_TIMEOUT};
 /// A loop that runs in its own task.
 ///
 /// A drop tells the loop to finish, but cannot wait for it. [`LoopScope::end`] waits.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use snakepit::loops::{HandlerFailure, LoopScope, MainLoop, RunOptions};
+/// use snakepit::mailbox::{Mailbox, MemoryMailbox, RequestOptions, TypedMessage, body};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mailbox = Arc::new(MemoryMailbox::new("numbers"));
+/// let squares = MainLoop::new("squares", mailbox.clone(), |request: TypedMessage<i64>| async move {
+///     Ok::<_, HandlerFailure>(request.value * request.value)
+/// });
+/// let scope = LoopScope::start(Arc::new(squares), RunOptions::new());
+/// let reply = mailbox.request(body(&7)?, RequestOptions::new()).await?;
+/// assert_eq!(reply.read::<i64>()?, 49);
+/// assert!(scope.end(Duration::from_secs(10)).await);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it ends the loop"]
 pub struct LoopScope<L: Runnable + ?Sized + 'static> {
@@ -33,6 +52,15 @@ impl<L: Runnable + ?Sized + 'static> LoopScope<L> {
     }
 
     /// Waits until the loop has ended, for any reason.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use snakepit::loops::{LoopError, LoopScope, MainLoop, RunOptions};
+    /// # async fn doc(main: Arc<MainLoop>) -> Result<(), LoopError> {
+    /// let mut scope = LoopScope::start(main, RunOptions::new().max_iterations(100));
+    /// scope.ended().await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn ended(&mut self) -> Result<(), LoopError> {
         (&mut self.task).await.unwrap_or_else(|error| {
             Err(LoopError::Panicked { name: self.runnable.name().to_owned(), reason: error.to_string() })

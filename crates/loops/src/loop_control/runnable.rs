@@ -14,6 +14,20 @@ use snakepit_settings::setters;
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The reason why a loop ended without an order. Errors of handlers and of mailboxes do not end a loop.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// use snakepit::loops::{LoopError, PoolLoop, PoolLoopOptions};
+/// # use snakepit::mailbox::MemoryMailbox;
+///
+/// # fn doc(pit: snakepit::Snakepit, orders: Arc<MemoryMailbox>) -> Result<(), LoopError> {
+/// match PoolLoop::new(&pit, orders, &PoolLoopOptions::new("handle_order")) {
+///     Ok(orders) => println!("{orders:?} can run"),
+///     Err(LoopError::NoSuchCommand { command, known, .. }) => eprintln!("no worker has {command}: {known}"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoopError {
