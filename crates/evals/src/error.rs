@@ -6,6 +6,16 @@ use std::sync::Arc;
 use crate::CallError;
 
 /// The reason why an evaluation cannot start or continue.
+///
+/// ```
+/// use snakepit::evals::{Dataset, EvalError};
+///
+/// match Dataset::parse(r#"{"id": "one", "expected": 3}"#) {
+///     Ok(dataset) => println!("{} samples", dataset.samples().len()),
+///     Err(EvalError::Sample { line, reason }) => eprintln!("line {line}: {reason}"),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalError {

@@ -8,6 +8,15 @@ use serde_json::Value as Json;
 const PASSING_SCORE: f64 = 0.5;
 
 /// The verdict of an evaluator on an answer.
+///
+/// ```
+/// use snakepit::evals::{Evaluator, Judgement};
+///
+/// let short = Evaluator::function("short", |_, answer| {
+///     let words = answer.as_str().unwrap_or_default().split_whitespace().count();
+///     Judgement::of(words <= 20).why(format!("{words} words"))
+/// });
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Judgement {

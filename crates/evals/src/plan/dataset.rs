@@ -10,6 +10,17 @@ use super::sample_json;
 use crate::EvalError;
 
 /// One question and, optionally, its expected answer.
+///
+/// ```
+/// use snakepit::evals::Dataset;
+///
+/// let line = r#"{"id": "one", "input": {"a": 1, "b": 2}, "expected": 3, "topic": "sums"}"#;
+/// let dataset = Dataset::parse(line)?;
+/// let sample = &dataset.samples()[0];
+/// assert_eq!(sample.input["b"], 2);
+/// assert_eq!(sample.rest["topic"], "sums");
+/// # Ok::<(), snakepit::evals::EvalError>(())
+/// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Sample {

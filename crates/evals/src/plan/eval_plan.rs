@@ -10,6 +10,17 @@ use super::{Dataset, Sample};
 use crate::{EvalError, EvalJournal, Evaluator};
 
 /// The command that is asked, and its arguments.
+///
+/// ```
+/// use snakepit::evals::{Dataset, EvalPlan, Evaluator, Experiment};
+///
+/// // Two settings of the same command are compared.
+/// let answer = |name, temperature| Experiment::new(name, "answer").argument("temperature", temperature);
+/// let dataset = Dataset::parse(r#"{"input": {"question": "1 + 2"}, "expected": "3"}"#)?;
+/// let experiments = vec![answer("cold", 0.0), answer("warm", 0.8)];
+/// let plan = EvalPlan::new(dataset, Evaluator::parse("exact")?, experiments)?;
+/// # Ok::<(), snakepit::evals::EvalError>(())
+/// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -104,6 +104,17 @@ pub struct JournalContents {
 }
 
 /// The records of an evaluation, one for each sample of each experiment.
+///
+/// ```no_run
+/// use snakepit::evals::{EvalError, EvalJournal, EvalPlan, Evaluation};
+///
+/// # async fn example(pit: snakepit::Snakepit, plan: EvalPlan) -> Result<(), EvalError> {
+/// let mut journal = EvalJournal::resume("data.eval.jsonl", &plan)?;
+/// println!("{} of {} results are there", journal.records().len(), plan.size());
+/// journal.retry_errors()?;
+/// let report = Evaluation::new(plan).run(&pit, &mut journal, |_| {}).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct EvalJournal {
     file: Option<(File, PathBuf)>,

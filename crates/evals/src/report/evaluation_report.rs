@@ -8,6 +8,15 @@ use super::{ExperimentComparison, ExperimentSummary};
 use crate::{EvalJournal, EvalPlan, SampleRecord};
 
 /// What the records of an evaluation mean.
+///
+/// ```no_run
+/// # fn example(report: snakepit::evals::EvalReport) {
+/// assert!(report.complete, "some samples have no record");
+/// for summary in &report.experiments {
+///     println!("{}: {:?} passed, {:?}", summary.experiment.name, summary.pass_rate, summary.pass_interval);
+/// }
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct EvalReport {

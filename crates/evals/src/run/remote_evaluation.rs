@@ -27,6 +27,20 @@ const SEND_BATCH: usize = 100;
 ///
 /// A reply is acknowledged once it is in the journal, so no reply is lost, and a duplicate counts once. A request that
 /// was given up is recorded as an error. Records that do not arrive in time are missing, and the report says so.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use snakepit::evals::{EvalError, EvalJournal, EvalPlan, RemoteEvaluation};
+/// use snakepit::mailbox::Mailbox;
+///
+/// # async fn example(plan: EvalPlan, samples: Arc<dyn Mailbox>, records: Arc<dyn Mailbox>) -> Result<(), EvalError> {
+/// let mut journal = EvalJournal::create("data.eval.jsonl", &plan)?;
+/// // An `EvalLoop`, often on other machines, answers the messages of `samples`.
+/// let evaluation = RemoteEvaluation::new(plan, samples, records);
+/// let report = evaluation.run(&mut journal, |progress| println!("{}", progress.done)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct RemoteEvaluation {
     plan: EvalPlan,
