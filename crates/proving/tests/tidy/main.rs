@@ -3,6 +3,7 @@
 
 mod architecture;
 mod bans;
+mod examples;
 mod layers;
 mod markdown;
 mod mirrors;
