@@ -5,7 +5,6 @@
 //! snapshots.
 //!
 //! About `crates/cli/src/main.rs` and `crates/cli/src/shared/failure.rs`.
-#![expect(clippy::disallowed_methods, reason = "the tests start the program, as a user would")]
 
 mod home;
 
