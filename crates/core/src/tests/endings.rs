@@ -12,7 +12,7 @@ use crate::{Autopsy, OomVerdict};
 fn every_ending_of_a_worker_is_in_words() {
     let crash = || Autopsy { output: Vec::new(), ..autopsy::crash() };
     let ended = |status| {
-        let exit = crash().exit.map(|exit| Exit { status, ..exit });
+        let exit = Some(Exit::new(status));
         Autopsy { exit, ..crash() }
     };
     let fault = Some("it closed its socket".into());
