@@ -83,12 +83,14 @@ async fn fewer_samples_or_other_ones_are_refused_and_the_checkpoint_stays_as_it_
     let file = home.path().join("checkpoint.jsonl");
     finish(&file, plan(data(20), &["it"])).await;
     let fewer = EvalJournal::resume(&file, &plan(data(10), &["it"])).expect_err("fewer samples");
-    assert!(fewer.to_string().contains("has 20 samples, but there are only 10 now"), "{fewer}");
+    assert!(fewer.to_string().contains("has 20 samples, and the given one has only 10"), "{fewer}");
     // The checkpoint grows beyond the plan.
     finish(&file, plan(data(25), &["it", "other"])).await;
     let text = std::fs::read(&file).expect("the checkpoint");
-    let smaller =
-        [(plan(data(20), &["it", "other"]), "only 20 now"), (plan(data(25), &["it"]), "other is missing")];
+    let smaller = [
+        (plan(data(20), &["it", "other"]), "the given one has only 20"),
+        (plan(data(25), &["it"]), "other is missing"),
+    ];
     for (smaller, words) in smaller {
         let refused = EvalJournal::resume(&file, &smaller).expect_err(words);
         assert!(refused.to_string().contains(words), "{refused}");
@@ -97,7 +99,7 @@ async fn fewer_samples_or_other_ones_are_refused_and_the_checkpoint_stays_as_it_
         |n: i64| json!({ "id": format!("s{n}"), "input": n + i64::from(n == 3), "expected": 1 }).to_string();
     let other = Dataset::parse(&(0..30).map(line).collect::<Vec<_>>().join("\n")).expect("a data set");
     let other = EvalJournal::resume(&file, &plan(other, &["it"])).expect_err("another data set");
-    assert!(other.to_string().contains("data set has 30 other samples"), "{other}");
+    assert!(other.to_string().contains("data set has 25 other samples"), "{other}");
     assert_eq!(std::fs::read(&file).expect("the checkpoint"), text);
 }
 
