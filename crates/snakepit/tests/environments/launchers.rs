@@ -44,7 +44,7 @@ async fn the_script_of_the_examples_runs_its_worker_in_its_environment() {
     let pool = || snakepit::stdio([script.clone().into_os_string()]).workers(1);
     let refused =
         snakepit::Snakepit::builder().pool(pool()).custody(crate::support::config(&dir)).start().await;
-    let error = refused.expect_err("there is no environment").to_string();
+    let error = crate::support::chain(&refused.expect_err("there is no environment"));
     assert!(error.contains("venv/bin/activate"), "{error}");
     let venv = dir.path().join("venv");
     let made =
