@@ -6,7 +6,10 @@
 import os
 import re
 
-from harness import CallError, Worker, values
+from harness import CallError, Worker
+
+from snakepit.value import decode
+from snakepit.value.error import BadPayload
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "error_texts.txt")
 
@@ -196,8 +199,8 @@ def refused_call(worker, command, args, named):
 
 def malformed(payload):
     try:
-        return repr(values.decode(bytes.fromhex(payload), None, 140))
-    except values.BadPayload as error:
+        return repr(decode.decode(bytes.fromhex(payload), None, 140))
+    except BadPayload as error:
         return str(error)
 
 
