@@ -2,9 +2,9 @@
 //!
 //! [`python`] workers speak spec/wire.md over a socket, `stdio` workers exchange lines of JSON, `http` workers serve
 //! routes, `grpc` workers speak spec/snakepit.proto, and [`mock`] workers are closures of the host. `ready_line`
-//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker, by the kernel's list of sockets. `json` and
-//! `lines` read what untrusted workers write, and `pipe_buffer` makes pipes larger for long lines. Each adapter
-//! implements the contract of `snakepit_core::adapter` and knows nothing of the other adapters. The crate `snakepit`
+//! reads the ready line of workers with other protocols. `listener` proves that a port belongs to a worker, by the
+//! kernel's list of sockets. `json` and `lines` read what untrusted workers write, and `pipe_buffer` makes pipes larger
+//! for long lines. Each adapter implements the contract of `snakepit_core::adapter` and knows nothing of the other adapters. The crate `snakepit`
 //! re-exports what users need.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

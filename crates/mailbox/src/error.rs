@@ -119,11 +119,11 @@ impl MailboxError {
         Self::Backend { kind, reason: reason.into(), source: Some(Arc::new(source)) }
     }
 
-    /// Reports whether the same operation may succeed a little later.
+    /// Reports whether the same operation may succeed later, perhaps after somebody has mended something.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Busy(_) => true,
-            Self::Backend { kind, .. } => kind.is_passing(),
+            Self::Backend { kind, .. } => *kind != BackendErrorKind::TooBig,
             _ => false,
         }
     }
@@ -149,11 +149,23 @@ pub enum BackendErrorKind {
     Other,
 }
 
-impl BackendErrorKind {
-    fn is_passing(self) -> bool {
-        match self {
-            Self::Full | Self::NoAccess | Self::Io | Self::Other => true,
-            Self::Foreign | Self::Damaged | Self::TooBig => false,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_body_that_is_too_big_is_hopeless() {
+        for (kind, is_passing) in [
+            (BackendErrorKind::Full, true),
+            (BackendErrorKind::NoAccess, true),
+            (BackendErrorKind::Io, true),
+            (BackendErrorKind::Foreign, true),
+            (BackendErrorKind::Damaged, true),
+            (BackendErrorKind::TooBig, false),
+            (BackendErrorKind::Other, true),
+        ] {
+            let error = MailboxError::Backend { kind, reason: String::new(), source: None };
+            assert_eq!(error.is_passing(), is_passing, "{kind:?}");
         }
     }
 }

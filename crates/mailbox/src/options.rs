@@ -302,11 +302,7 @@ pub(super) fn positive(option: &'static str, value: Duration, most: Duration) ->
     if !value.is_zero() && value <= most {
         return Ok(());
     }
-    Err(MailboxError::out_of_range(
-        option,
-        format!("{value:?}"),
-        format!("more than 0s, up to {}", shown(most)),
-    ))
+    Err(MailboxError::out_of_range(option, shown(value), format!("more than 0s, up to {}", shown(most))))
 }
 
 fn check_name(option: &'static str, name: &str) -> Result<(), MailboxError> {
@@ -334,7 +330,7 @@ fn shown(time: Duration) -> String {
     let seconds = time.as_secs();
     match (seconds / 86_400, seconds / 3600) {
         (0, 0) if time.is_zero() => "0s".into(),
-        (days, _) if days > 0 && time == Duration::from_hours(24 * days) => format!("{days} days"),
+        (days, _) if days > 1 && time == Duration::from_hours(24 * days) => format!("{days} days"),
         (_, hours) if hours > 0 && time == Duration::from_hours(hours) => format!("{hours} h"),
         _ => format!("{time:?}"),
     }

@@ -258,12 +258,13 @@ class Serial(Runner):
             return
         if self.connection.parts:
             self.hold(message)
-        before = monotonic()
         if kind == CALL:
+            before = monotonic()
             self.serve(call, message)
         else:
             from .map import serve_map
 
+            before = monotonic()
             serve_map(self, call, message)
         self.took(message, monotonic() - before)
 
@@ -318,10 +319,12 @@ class Serial(Runner):
                 raise self.life.streaming(name)
             if stream is not None:
                 from .stream import serve_stream
-            self.slate[0] = self.call = call
-            if options and "trace" in options:
+            is_traced = options and "trace" in options
+            if is_traced:
                 from ..transport.spans import begin, end
-
+            # From here on, a cancel may raise in this call, and must not do so in the midst of an import.
+            self.slate[0] = self.call = call
+            if is_traced:
                 attached = begin(options)
             if stream is not None:
                 serve_stream(self, call, command, args, stream)
@@ -384,14 +387,21 @@ class Serial(Runner):
         return self.waits.stage(context.call_id)
 
     def host_call(self, context: Context, tool: str, args: "Any") -> "Any":
-        from ..transport.spans import outgoing
-
-        return self.waits.host_call(context.call_id, tool, args, outgoing(context, None))
+        return self.waits.host_call(context.call_id, tool, args, self.outgoing(context, None))
 
     def host_stream(self, context: Context, tool: str, args: "Any") -> "Any":
-        from ..transport.spans import outgoing
+        options = self.outgoing(context, {"stream": STREAM_CREDIT})
+        return self.waits.host_stream(context.call_id, tool, args, options)
 
-        return self.waits.host_stream(context.call_id, tool, args, outgoing(context, {"stream": STREAM_CREDIT}))
+    def outgoing(self, context: Context, options: "Any") -> "Any":
+        """Adds the trace of the call to the options of a tool call."""
+        self.waits.enter()
+        try:
+            # A cancel waits until the import is over.
+            from ..transport.spans import outgoing
+        finally:
+            self.waits.exit()
+        return outgoing(context, options)
 
     def on_cancel_signal(self, number: int, frame: "Any") -> None:
         self.waits.on_cancel_signal()

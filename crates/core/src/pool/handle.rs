@@ -221,10 +221,11 @@ impl Pool {
             Ok(_) => Err(CallError::Stopped),
             Err(_) => {
                 let reason = match &*self.shared.health.borrow() {
+                    PoolHealth::Stopped => return Err(CallError::Stopped),
                     PoolHealth::Short { reason, .. } | PoolHealth::Degraded { reason, .. } => {
                         NoWorkersReason::Failed(Arc::clone(reason))
                     }
-                    PoolHealth::Starting | PoolHealth::Ready(_) | PoolHealth::Empty | PoolHealth::Stopped => {
+                    PoolHealth::Starting | PoolHealth::Ready(_) | PoolHealth::Empty => {
                         NoWorkersReason::NotReady { after: timeout }
                     }
                 };

@@ -389,8 +389,11 @@ impl Supervisor {
                 let is_old = worker.generation != self.generation.number;
                 // A later generation means that its reload failed when the worker was about to serve.
                 let is_dropped = worker.generation > self.generation.number;
-                let due = (is_old && self.reload.is_some() || is_dropped)
-                    .then(|| ReplaceMark::now(ReplaceReason::Reloaded));
+                let due = if is_dropped {
+                    Some(ReplaceMark::now(ReplaceReason::ReloadGivenUp))
+                } else {
+                    (is_old && self.reload.is_some()).then(|| ReplaceMark::now(ReplaceReason::Reloaded))
+                };
                 let after = worker.ready_at.saturating_duration_since(worker.began_at);
                 // Starts take CPU time from calls, so replacements may use it for at most a third of the time.
                 self.next_replacement = worker.ready_at + 2 * after;

@@ -131,13 +131,14 @@ impl PoolCaller {
 
     /// Returns the pause after which a call that was not started is worth making again.
     fn retry_pause(&self, pool: Option<&str>, error: &CallError, first: Instant) -> Option<Duration> {
+        let after = error.retry_after()?;
         let is_hopeless = match error {
             // A queue is full because the evaluation asks more at the same time than it takes, and would do so again.
             CallError::Saturated { .. } => true,
             CallError::NoWorkers { degraded, .. } => !self.gets_a_worker(pool, degraded.is_some(), first),
             _ => false,
         };
-        error.retry_after().filter(|_| !is_hopeless).map(|after| after.max(SHORTEST_PAUSE))
+        (!is_hopeless).then(|| after.max(SHORTEST_PAUSE))
     }
 
     /// Reports whether a pool without workers is worth waiting for. The pool replaces workers that died of samples,

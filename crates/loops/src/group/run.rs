@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::loop_group::SignalHandling;
 use super::shutdown_order::shut_down;
 use super::{CrashPolicy, GroupEnd, GroupError, LoopGroup};
+use crate::error_text::with_causes;
 use crate::health::WatchdogGuard;
 use crate::lifecycle::{ShutdownCoordinator, Stage};
 use crate::telemetry::{Event, Level, emit_with};
@@ -206,7 +207,7 @@ impl GroupRun<'_> {
         self.has_crashed_late |= self.is_ending();
         emit_with(Level::Warn, || Event::LoopCrashed {
             name: self.name(index).into(),
-            reason: error.to_string().into(),
+            reason: with_causes(&error).into(),
             then: policy.name(),
         });
         match policy {

@@ -8,7 +8,8 @@ use super::HandlingOutcome;
 use super::handling_outcome::REPLY_FAILED;
 use crate::failpoint::{LoopFailpoint, reach};
 use crate::mailbox::{
-    Backoff, DeadReason, Mailbox, MailboxError, Message, NackOptions, Pending, Receipt, SendOptions,
+    BackendErrorKind, Backoff, DeadReason, Mailbox, MailboxError, Message, NackOptions, Pending, Receipt,
+    SendOptions,
 };
 use crate::receive::RunContext;
 use crate::telemetry::{Event, Level, emit_with};
@@ -122,9 +123,11 @@ pub(crate) async fn settle(message: &Message, outcome: HandlingOutcome, took: Du
                 }
             }
             error if matches!(settlement, Settlement::Reply(..)) => {
+                let is_too_big =
+                    matches!(error, MailboxError::Backend { kind: BackendErrorKind::TooBig, .. });
                 let goes_on = match refusals.pause(REPLY_TIMEOUT.min(run.leases.visibility)) {
-                    Some(pause) => run.pause(pause).await,
-                    None => false,
+                    Some(pause) if !is_too_big => run.pause(pause).await,
+                    _ => false,
                 };
                 if !goes_on {
                     let error = HandlerFailure::new(REPLY_FAILED, error.to_string()).to_string();

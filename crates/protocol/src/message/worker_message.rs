@@ -72,8 +72,17 @@ impl WorkerMessage {
             FrameKind::Bye => Self::Bye,
             FrameKind::Results => Self::Results(payload),
             FrameKind::Fault => Self::Fault(payload.decode_within(LITTLE)?),
-            // The others are kinds of hosts.
-            _ => return Ok(None),
+            FrameKind::Hello
+            | FrameKind::Call
+            | FrameKind::Calls
+            | FrameKind::Credit
+            | FrameKind::Cancel
+            | FrameKind::Ping
+            | FrameKind::Drain
+            | FrameKind::HostResult
+            | FrameKind::HostError
+            | FrameKind::HostItem
+            | FrameKind::HostEnd => return Ok(None),
         }))
     }
 }

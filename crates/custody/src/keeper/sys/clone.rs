@@ -157,14 +157,15 @@ fn old_clone(flags: u64, pidfd: &mut c_int) -> c_long {
 /// are needed again.
 pub(crate) fn free_unused_stack() {
     const MADV_DONTNEED: c_int = 4;
-    const PAGE: usize = 4096;
+    /// The largest page of any processor, so that the addresses fit those with smaller ones.
+    const PAGE: usize = 64 * 1024;
     /// The kernel keeps at least this much room between the stack and other mappings.
     const BELOW: usize = 256 * 1024;
     let frame = std::hint::black_box(0u8);
     let here = std::ptr::from_ref(&frame).cast_mut().cast::<c_void>();
     let start = here.wrapping_byte_sub(here as usize % PAGE + BELOW);
     // SAFETY: nothing uses the stack below this frame and its callee, and one page is left for both. If some pages are
-    // not mapped, or pages are larger, the call fails, which does no harm.
+    // not mapped, the others are freed, and the error does no harm.
     unsafe { madvise(start, BELOW - PAGE, MADV_DONTNEED) };
 }
 

@@ -10,6 +10,7 @@ use snakepit::loops::{
     Control, CrashPolicy, GroupEnd, GroupError, LoopError, LoopGroup, MainLoop, RunOptions, Runnable,
 };
 use snakepit::mailbox::MessageCounts;
+use snakepit::telemetry::{Event, Level, subscribe_to};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -136,7 +137,11 @@ async fn a_loop_that_crashes_while_it_starts_stops_all_or_is_run_again_or_is_lef
     Pair::assert_serves(&mut again.of_other).await;
     assert!(again.end().await.is_clean);
 
+    let mut events = subscribe_to(Level::Warn);
     let mut left = Pair::start(Phase::Starting, CrashPolicy::Ignore);
+    // A crash that the group notices while it ends is not clean.
+    soon("the crash", async { while !matches!(events.next().await, Some(Event::LoopCrashed { .. })) {} })
+        .await;
     Pair::assert_serves(&mut left.of_other).await;
     assert!(!left.fragile.running());
     assert!(left.end().await.is_clean);
