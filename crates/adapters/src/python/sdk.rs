@@ -49,21 +49,22 @@ fn put_in_place(state_dir: &Path) -> Result<PathBuf, InstallError> {
     // Another host may do the same at this moment. Either may win: each file is written completely or not at all, and
     // a worker is started only once all of them exist.
     let package = state.subdir(&format!("python-{HASH}"))?.subdir("snakepit")?;
-    let mut is_damaged = false;
+    let mut is_changed = false;
     for files in FILES.chunk_by(|(one, _), (next, _)| split(one).0 == split(next).0) {
         let folder = open(&package, split(files[0].0).0)?;
         let folder = folder.as_ref().unwrap_or(&package);
         for (path, content) in files {
             let name = split(path).1;
-            if folder.keep_file(name, content.as_bytes())? == Kept::Replaced {
-                is_damaged = true;
+            let kept = folder.keep_file(name, content.as_bytes())?;
+            is_changed |= kept != Kept::Intact;
+            if kept == Kept::Replaced {
                 let path = folder.path().join(name);
                 emit(Event::FileDamaged { path: path.to_string_lossy().into(), trouble: None });
             }
         }
     }
-    if is_damaged {
-        // The compiled files may be damaged, too, and Python does not check them.
+    if is_changed {
+        // The compiled files may be damaged or lost, too, and Python does not check them.
         let folders: BTreeSet<_> = FILES.iter().map(|(path, _)| split(path).0).collect();
         for folder in folders {
             let _ = open(&package, folder)?.as_ref().unwrap_or(&package).remove(COMPILED);

@@ -49,7 +49,6 @@ pub(crate) fn run(options: ShimOptions<'_>, gate: OwnedFd) -> ! {
         Ok(StartedShim { worker, child_signals, cgroup }) => {
             let ShimOptions { tier, descriptors, socket, serial, .. } = options;
             let _ = hit("shim.running", serial);
-            sys::free_unused_stack();
             Shim { tier, worker, socket, descriptors, child_signals, cgroup }.watch()
         }
         Err((stage, error)) => {

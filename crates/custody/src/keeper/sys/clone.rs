@@ -12,7 +12,6 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
     fn mmap(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
     fn munmap(at: *mut c_void, len: usize) -> c_int;
-    fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int;
     fn clone(
         start: extern "C" fn(*mut c_void) -> c_int,
         stack: *mut c_void,
@@ -151,22 +150,6 @@ fn old_clone(flags: u64, pidfd: &mut c_int) -> c_long {
     unsafe {
         syscall(SYS_CLONE, (flags | SIGCHLD as u64) as c_long, NONE, std::ptr::from_mut(pidfd), NONE, NONE)
     }
-}
-
-/// Frees the pages of the stack below the caller's frame, which earlier calls have used. They come back empty when they
-/// are needed again.
-pub(crate) fn free_unused_stack() {
-    const MADV_DONTNEED: c_int = 4;
-    /// The largest page of any processor, so that the addresses fit those with smaller ones.
-    const PAGE: usize = 64 * 1024;
-    /// The kernel keeps at least this much room between the stack and other mappings.
-    const BELOW: usize = 256 * 1024;
-    let frame = std::hint::black_box(0u8);
-    let here = std::ptr::from_ref(&frame).cast_mut().cast::<c_void>();
-    let start = here.wrapping_byte_sub(here as usize % PAGE + BELOW);
-    // SAFETY: nothing uses the stack below this frame and its callee, and one page is left for both. If some pages are
-    // not mapped, the others are freed, and the error does no harm.
-    unsafe { madvise(start, BELOW - PAGE, MADV_DONTNEED) };
 }
 
 /// The stack size of a process that borrows its parent's memory.
